@@ -1,0 +1,127 @@
+"""The table entry of a kind: everything the request path knows of it.
+
+Built-in kinds (`objects/builtin.py`) and CustomResourceDefinitions (`objects/custom.py`) both make these entries, the second
+at run time, and the request path walks them without ever asking which kind it serves.  All functions here are pure: JSON
+trees in, JSON trees or errors out, no clock and no I/O (what needs a cluster's state is admission, not strategy).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+Json = dict[str, Any]
+
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+class FieldError(NamedTuple):
+    """One cause of an Invalid answer: `<field>: <text>`, where reason is the FieldValue... name of section 2.11."""
+
+    field: str
+    reason: str
+    text: str
+
+
+class Decoded(NamedTuple):
+    """A request body as a JSON tree, with the warnings (or, under Strict, the errors) that decoding found."""
+
+    tree: Json
+    warnings: Sequence[str] = ()
+
+
+class Column(NamedTuple):
+    """A printer column.  `cell(tree, now)` gives the value that a Table shows; `now` is in seconds since the epoch."""
+
+    name: str
+    type: str
+    format: str
+    description: str
+    priority: int
+    cell: Callable[[Json, float], Any]
+
+
+def nothing(*_: Any) -> None:
+    """The hook of a kind that has nothing to do there."""
+
+
+def no_errors(*_: Any) -> list[FieldError]:
+    """The check of a kind that accepts everything."""
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """What a kind does of its own on create, update and delete.  Functions change `new` in place."""
+
+    default: Callable[[Json], None] = nothing
+    prepare_create: Callable[[Json], None] = nothing
+    """Drops what a client may not set (status), sets the first status."""
+    validate_create: Callable[[Json], list[FieldError]] = no_errors
+    prepare_update: Callable[[Json, Json], None] = nothing
+    """(new, old): restores what the main endpoint may not change (status)."""
+    validate_update: Callable[[Json, Json], list[FieldError]] = no_errors
+    prepare_status: Callable[[Json, Json], None] = nothing
+    """(new, old): restores all that the status endpoint may not change."""
+    validate_status: Callable[[Json, Json], list[FieldError]] = no_errors
+    generation: bool = False
+    """The server manages metadata.generation (section 2.2)."""
+    unconditional_update: bool = True
+    """A PUT without resourceVersion is allowed."""
+    create_on_update: bool = False
+    """A PUT on a missing name creates."""
+    returns_object_on_delete: bool = False
+    default_propagation: str = "Background"
+    name_rule: Callable[[str], str | None] | None = None
+    """Why a name is refused, None when it is good; None here means a DNS subdomain."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kind:
+    """One served group, version and kind."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool
+    singular: str = ""
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ALL_VERBS
+    subresources: Mapping[str, Subresource] = field(default_factory=dict)
+    columns: tuple[Column, ...] = ()
+    selectable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Field selector name -> path in the tree; metadata.name and metadata.namespace are always there."""
+    strategy: Strategy = Strategy()
+    decode: Callable[[bytes, str, str], Decoded] | None = None
+    """(body, media type, field validation "Strict"|"Warn"|"Ignore") -> tree, pruned and type-checked; raises objects.errors.BadBody."""
+    merge_keys: Any = None
+    """What the strategic merge of this kind needs (objects.strategic); None: strategic merge is refused (415)."""
+    storage: tuple[str, str] = ("", "")
+    """(group, plural) under which objects are stored: v1 and events.k8s.io events share one; empty means own."""
+    custom: bool = False
+    """Made from a CustomResourceDefinition: items in lists carry apiVersion and kind, decoding prunes by schema."""
+    warning: str = ""
+    """Deprecation text of the version."""
+    scale: Any = None
+    """objects.scale.Scale paths where the scale subresource is served."""
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def list_kind(self) -> str:
+        return f"{self.kind}List"
+
+
+@dataclass(frozen=True, slots=True)
+class Subresource:
+    """A subresource as discovery shows it; `group`, `version`, `kind` name its body where it is not the parent's."""
+
+    verbs: tuple[str, ...] = ("get", "patch", "update")
+    group: str = ""
+    version: str = ""
+    kind: str = ""
