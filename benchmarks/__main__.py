@@ -1,0 +1,83 @@
+"""`python -m benchmarks [NAME or PREFIX ...] [--step N] [--json]`: measures, and prints each figure beside its aim.
+
+A benchmark module has `FIGURES`, the names that it can measure, and `measure(names) -> Iterator[Figure]`, which measures
+those asked for.  Figures that one set-up gives are measured together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+from benchmarks.figure import Aim, Figure
+
+MODULES = ("benchmarks.engine", "benchmarks.apiserver", "benchmarks.cli", "benchmarks.cluster", "benchmarks.end_to_end")
+
+ROOT = Path(__file__).parents[1]
+
+
+def aims() -> list[Aim]:
+    """The table of figures: the shared one, or the copy beside this file where that is absent."""
+    shared = ROOT.parent / "shared" / "figures.tsv"
+    path = shared if shared.exists() else Path(__file__).with_name("figures.tsv")
+    rows = [line.split("\t") for line in path.read_text().splitlines() if line and not line.startswith("#")]
+    return [Aim(row[0], row[1], row[2], int(row[3]), row[4] if len(row) > 4 else "") for row in rows]
+
+
+def chosen(table: list[Aim], prefixes: list[str], step: int | None) -> dict[str, Aim]:
+    """The aims asked for by name; where a figure has aims in several steps, the highest one not past `step` (or of all)."""
+    found: dict[str, Aim] = {}
+    for aim in table:
+        if step is not None and aim.step != step:
+            continue
+        if prefixes and not any(aim.name == p or aim.name.startswith(p + ".") or aim.name.startswith(p) for p in prefixes):
+            continue
+        if aim.name not in found or aim.step > found[aim.name].step:
+            found[aim.name] = aim
+    return found
+
+
+def measure(names: set[str]) -> Iterator[Figure]:
+    """Runs every module that can measure something asked for."""
+    for module_name in MODULES:
+        module = import_module(module_name)
+        wanted = names & set(module.FIGURES)
+        if wanted:
+            yield from module.measure(wanted)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", help="names of figures, or beginnings of names")
+    parser.add_argument("--step", type=int, help="only the figures of this step")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    arguments = parser.parse_args()
+    wanted = chosen(aims(), arguments.names, arguments.step)
+    if not wanted:
+        print("no figure has such a name; they are in benchmarks/figures.tsv", file=sys.stderr)
+        return 2
+    if not arguments.json:
+        print(f"{'figure':<28} {'value':>12} {'unit':<12} {'aim':<10} {'':<6} conditions")
+    measured = set()
+    for figure in measure(set(wanted)):
+        measured.add(figure.name)
+        aim = wanted.get(figure.name)
+        if arguments.json:
+            print(json.dumps(figure._asdict()), flush=True)
+        else:
+            verdict = "" if aim is None else "met" if aim.met_by(figure.value) else "MISSED"
+            shown = f"{figure.value:,.1f}" if figure.value < 1000 else f"{figure.value:,.0f}"
+            print(f"{figure.name:<28} {shown:>12} {figure.unit:<12} {aim.aim if aim else '':<10} {verdict:<6} {figure.conditions}",
+                  flush=True)
+    missing = sorted(set(wanted) - measured)
+    if missing and not arguments.json:
+        print(f"not measured yet: {', '.join(missing)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,206 @@
+"""The demo's stories: each creates what a user would, watches what happens, and returns what it saw.
+
+A story raises `Differs` with what it saw instead as soon as that cannot become right any more, or when its time is up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from hekla.api import batch, core, meta, scheduling
+from hekla.cli.demo import manifests
+from hekla.kube.client import Client
+from hekla.kube.errors import NotFound
+
+T = TypeVar("T")
+
+NAMESPACE = "default"
+JOB_OF_POD = "volcano.sh/job-name"
+TASK_OF_POD = "volcano.sh/task-spec"
+
+
+class Differs(Exception):
+    """What was seen instead of what was expected."""
+
+
+async def until(what: str, look: Callable[[], Awaitable[T | None]], seconds: float = 20.0) -> T:
+    """Looks again until there is an answer.  Raises Differs when time is up."""
+    deadline = time.monotonic() + seconds
+    while (seen := await look()) is None:
+        if time.monotonic() > deadline:
+            raise Differs(f"after {seconds:.0f} s: not {what}")
+        await asyncio.sleep(0.05)
+    return seen
+
+
+async def pods_of(client: Client, job: str) -> list[core.Pod]:
+    return list((await client.list(core.POD, NAMESPACE, labels=f"{JOB_OF_POD}={job}")).items)
+
+
+async def phase_of(client: Client, job: str) -> str:
+    return (await client.get(batch.JOB, job, NAMESPACE)).status.state.phase
+
+
+async def job_reaches(client: Client, job: str, phase: str, seconds: float = 20.0) -> None:
+    """Waits for a job's phase; a job that ends in another one differs at once."""
+
+    async def look() -> bool | None:
+        now = await phase_of(client, job)
+        if now != phase and now in ("Failed", "Aborted", "Terminated", "Completed"):
+            raise Differs(f"job {job} is {now}, not {phase}")
+        return True if now == phase else None
+
+    await until(f"{job} {phase}", look, seconds)
+
+
+async def group_of(client: Client, job: str) -> scheduling.PodGroup | None:
+    """The PodGroup that belongs to the job."""
+    groups = (await client.list(scheduling.POD_GROUP, NAMESPACE)).items
+    return next((g for g in groups if any(o.name == job for o in g.metadata.owner_references)), None)
+
+
+async def remove(client: Client, *jobs: str) -> None:
+    """Deletes jobs and waits until their pods are gone, so that the next story has the nodes to itself."""
+    for job in jobs:
+        try:
+            await client.delete(batch.JOB, job, NAMESPACE)
+        except NotFound:
+            continue
+    for job in jobs:
+        for pod in await pods_of(client, job):
+            try:
+                await client.delete(core.POD, pod.metadata.name, NAMESPACE, grace=0)
+            except NotFound:
+                continue
+
+        async def gone(job: str = job) -> bool | None:
+            return None if await pods_of(client, job) else True
+
+        await until(f"every pod of {job} gone", gone)
+
+
+async def hello(client: Client) -> str:
+    """One pod prints a line and ends."""
+    await client.create(batch.JOB, manifests.hello(), NAMESPACE)
+    await job_reaches(client, "hello", "Running")
+    await job_reaches(client, "hello", "Completed")
+    pod, = await pods_of(client, "hello")
+    log = await client.request("GET", core.POD.path(NAMESPACE, pod.metadata.name, "log"))
+    line = log.body.decode().strip()
+    await remove(client, "hello")
+    if line != "Hello from Hekla!":
+        raise Differs(f"the log of {meta.key(pod)} is {line!r}")
+    return f'Running, then Completed; {pod.metadata.name} printed "{line}"'
+
+
+async def two_queues(client: Client) -> str:
+    """Two queues full of jobs share three cpus by weight."""
+    nodes = sorted(node.metadata.name for node in (await client.list(core.NODE)).items)
+    for node in nodes:
+        await client.patch(core.NODE, node, {"spec": {"unschedulable": True}})
+    for name, weight in (("queue-a", 1), ("queue-b", 2)):
+        await client.create(scheduling.QUEUE, manifests.queue(name, weight))
+    jobs = manifests.weighted()
+    names = [job["metadata"]["name"] for job in jobs]
+    open_node = nodes[0]
+    await client.patch(core.NODE, open_node, {"spec": {"unschedulable": False}})
+    await client.create(batch.JOB, manifests.filler("1"), NAMESPACE)
+    await job_reaches(client, "filler", "Running")
+    await client.patch(core.NODE, open_node, {"spec": {"unschedulable": True}})
+    for job in jobs:
+        await client.create(batch.JOB, job, NAMESPACE)
+
+    async def all_wait() -> bool | None:
+        pods = [pod for name in names for pod in await pods_of(client, name)]
+        return True if len(pods) == len(names) else None
+
+    await until("a pod for each of the 12 jobs", all_wait)
+    await client.patch(core.NODE, open_node, {"spec": {"unschedulable": False}})
+
+    async def settled() -> tuple[int, int] | None:
+        running = [name for name in names if any(p.status.phase == "Running" for p in await pods_of(client, name))]
+        return None if len(running) < 6 else (sum("-a-" in n for n in running), sum("-b-" in n for n in running))
+
+    a, b = await until("six pods running", settled)
+    for name in names:
+        await job_reaches(client, name, "Completed", 40)
+    await remove(client, "filler", *names)
+    for node in nodes:
+        await client.patch(core.NODE, node, {"spec": {"unschedulable": False}})
+    if (a, b) != (2, 4):
+        raise Differs(f"{a} pods of queue-a beside {b} of queue-b")
+    return "2 pods of queue-a beside 4 of queue-b; then all 12 completed"
+
+
+async def gang(client: Client) -> str:
+    """A gang that does not fit waits as a whole and says why; a smaller one starts."""
+    await client.create(batch.JOB, manifests.gang("gang-20", 20), NAMESPACE)
+
+    async def reason() -> str | None:
+        group = await group_of(client, "gang-20")
+        said = [c.message for c in group.status.conditions if c.type == "Unschedulable" and c.message] if group else []
+        return said[-1] if said else None
+
+    why = await until("a reason on the PodGroup", reason)
+    bound = [pod.metadata.name for pod in await pods_of(client, "gang-20") if pod.spec.node_name]
+    await remove(client, "gang-20")
+    if bound:
+        raise Differs(f"{len(bound)} pods of the gang of 20 were started")
+    await client.create(batch.JOB, manifests.gang("gang-4", 4), NAMESPACE)
+
+    async def four_run() -> int | None:
+        running = sum(pod.status.phase == "Running" for pod in await pods_of(client, "gang-4"))
+        return running if running >= 4 else None
+
+    running = await until("4 pods of gang-4 running", four_run)
+    await remove(client, "gang-4")
+    return f"0 of 20 started: {why}  With minAvailable 4, {running} run"
+
+
+async def dependency(client: Client) -> str:
+    """task-b has no pod before task-a has completed."""
+    await client.create(batch.JOB, manifests.workflow(), NAMESPACE)
+    early: list[str] = []
+
+    async def first_done() -> bool | None:
+        pods = {pod.metadata.annotations.get(TASK_OF_POD, ""): pod for pod in await pods_of(client, "workflow")}
+        first = pods.get("task-a")
+        done = first is not None and first.status.phase == "Succeeded"
+        if "task-b" in pods and not done:
+            early.append(pods["task-b"].metadata.name)
+        return True if done else None
+
+    await until("task-a Succeeded", first_done)
+    await job_reaches(client, "workflow", "Completed")
+    await remove(client, "workflow")
+    if early:
+        raise Differs(f"{early[0]} existed while task-a ran")
+    return "task-a Succeeded before task-b's pod was made; the job Completed"
+
+
+async def allreduce(client: Client) -> str:
+    """Four pods sum a vector round a ring of sockets."""
+    await client.create(batch.JOB, manifests.allreduce(), NAMESPACE)
+    try:
+        await job_reaches(client, "allreduce", "Completed", 40)
+    except Differs as differs:
+        raise Differs(f"{differs}; {await last_lines(client, 'allreduce')}") from differs
+    pods = await pods_of(client, "allreduce")
+    codes = {s.state.terminated.exit_code for p in pods for s in p.status.container_statuses if s.state.terminated}
+    lines = await last_lines(client, "allreduce")
+    await remove(client, "allreduce")
+    if codes != {0} or len(pods) != 4:
+        raise Differs(f"{len(pods)} pods, exit codes {sorted(codes)}; {lines}")
+    return "4 pods, all exit 0; " + lines.splitlines()[0]
+
+
+async def last_lines(client: Client, job: str) -> str:
+    """The last line of each pod's log."""
+    lines = []
+    for pod in sorted(await pods_of(client, job), key=lambda pod: pod.metadata.name):
+        log = await client.request("GET", core.POD.path(NAMESPACE, pod.metadata.name, "log"), query={"tailLines": "1"})
+        lines.append(log.body.decode(errors="replace").strip())
+    return "\n".join(lines)

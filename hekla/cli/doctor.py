@@ -1,0 +1,61 @@
+"""`hekla doctor`: what this machine allows a local cluster to do, what it goes without, and what would change that."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sqlite3
+import sys
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from hekla.local.cluster import state_home
+
+
+class Check(NamedTuple):
+    """One thing looked at: whether it is well, and in words what follows."""
+
+    name: str
+    good: bool
+    detail: str
+    needed: bool = False
+    """A cluster cannot run without it."""
+
+
+def main(argv: list[str]) -> int:
+    """Prints every check; exit code 1 when something that a cluster needs is missing."""
+    parser = argparse.ArgumentParser(prog="hekla doctor", description=__doc__)
+    parser.parse_args(argv)
+    checks = [*basics(), *isolation()]
+    for check in checks:
+        mark = "ok     " if check.good else "MISSING" if check.needed else "without"
+        print(f"  {mark}  {check.name:<26} {check.detail}")
+    missing = [check.name for check in checks if check.needed and not check.good]
+    print()
+    print(f"A cluster cannot run here before this is mended: {', '.join(missing)}" if missing else "A cluster can run here.")
+    return 1 if missing else 0
+
+
+def basics() -> Iterator[Check]:
+    """What every cluster needs, and what makes it comfortable."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    yield Check("Python", sys.version_info >= (3, 11), version, needed=True)
+    yield Check("SQLite", sqlite3.sqlite_version_info >= (3, 35), sqlite3.sqlite_version, needed=True)
+    home = state_home()
+    existing = next(p for p in (home, *home.parents) if p.exists())
+    yield Check("state directory", os.access(existing, os.W_OK), f"{home}; set XDG_STATE_HOME for another", needed=True)
+    free = shutil.disk_usage(existing).free
+    yield Check("disk", free > 500 * 2**20, f"{free / 2**30:.1f} GiB free there; 0.5 GiB is the least", needed=True)
+    cores = os.cpu_count() or 1
+    yield Check("cpu", cores >= 2, f"{cores} cores" + ("" if cores >= 2 else "; everything works, slowly"))
+    kubectl = shutil.which("kubectl")
+    yield Check("kubectl", kubectl is not None, kubectl or "not on PATH; vcctl does without, Kubernetes users will want it")
+
+
+def isolation() -> Iterator[Check]:
+    """What pods are kept apart by."""
+    from hekla.local.agent import isolation as agent
+
+    for finding in agent.survey():
+        yield Check(finding.name, finding.available, finding.cost if finding.available else f"{finding.why}: {finding.cost}")

@@ -1,0 +1,270 @@
+"""`hekla up`: one command turns this machine into a cluster; the same command starts it again after `hekla down`.
+
+Either the cluster is ready when this returns, or the reason is on the screen and nothing is left running.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import errno
+import re
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from hekla.api.quantity import Quantity
+from hekla.local.cluster import Cluster, ClusterError, Settings
+from hekla.local.supervisor import ProcessStatus, launch, read_status, running
+
+if TYPE_CHECKING:
+    from hekla.kube.client import Client
+
+PREFERRED_PORT = 7443
+TITLES = {
+    "apiserver": "API server", "admission": "admission", "kube-controllers": "Kubernetes' controllers", "agent": "node agent",
+    "controllers": "batch controllers", "scheduler": "scheduler",
+}
+
+Say = Callable[[str, str, str], None]
+"""(what, how it is, detail): one line of progress."""
+
+
+def main(argv: list[str]) -> int:
+    """Brings the cluster up; exit code 1 with the reason when that cannot be done."""
+    arguments = parser().parse_args(argv)
+    began = time.monotonic()
+    try:
+        cluster = Cluster.named(arguments.name)
+        bring_up(cluster, vars(arguments), arguments.timeout, lambda *line: print_line(*line, seconds=time.monotonic() - began))
+    except ClusterError as error:
+        print(f"\nhekla up: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nInterrupted; nothing is left running.", file=sys.stderr)
+        return 130
+    print(f"\n  export KUBECONFIG={cluster.kubeconfig}")
+    print("  vcctl job run --name hello --image busybox --command 'echo hello; sleep 5'    your first job")
+    print("  vcctl job list                                                                how it is")
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The flags of `up`; those that were not given keep what the cluster was made with."""
+    result = argparse.ArgumentParser(prog="hekla up", description=__doc__)
+    flag = result.add_argument
+    flag("--name", default="default", help="the cluster's name; several stand side by side (default: %(default)s)")
+    flag("--port", type=int, help=f"of the API server on 127.0.0.1 (default: {PREFERRED_PORT}, or the next free one)")
+    flag("--nodes", type=int, help="show this machine as so many nodes (default: 1)")
+    flag("--node-cpu", help='cpu of each node, for example "4" (default: the machine\'s)')
+    flag("--node-memory", help='memory of each node, for example "8Gi" (default: the machine\'s)')
+    flag("--fake-nodes", type=int, help="add so many nodes whose pods only pretend to run (default: 0)")
+    flag("--fake-node-cpu", help='cpu of each fake node (default: "32")')
+    flag("--fake-node-memory", help='memory of each fake node (default: "256Gi")')
+    flag("--fake-node-pods", type=int, help="pods that each fake node takes (default: 110)")
+    flag("--images", help="a file that adds to the table of images")
+    flag("--scheduler-conf", help="the scheduler's policy file (default: the built-in policy)")
+    flag("--timeout", type=float, default=60.0, help="seconds to wait for the cluster (default: %(default)s)")
+    return result
+
+
+def print_line(what: str, how: str, detail: str, *, seconds: float) -> None:
+    print(f"  {what:<24} {how:<4} {detail:<40} {seconds:4.1f} s", flush=True)
+
+
+def bring_up(cluster: Cluster, flags: dict[str, object], timeout: float, say: Say) -> None:
+    """Makes the cluster if it is new, starts it, and returns when it is ready to run jobs.
+
+    Raises ClusterError, with nothing left running, when that cannot be done; a directory made for a new cluster is then
+    removed again.
+    """
+    new = not cluster.exists()
+    if running(cluster) is not None:
+        raise ClusterError(f'the cluster "{cluster.name}" is already running; "hekla status" shows how it is')
+    settings = with_flags(cluster.settings(), flags)
+    settings.port = choose_port(settings.port, asked=flags.get("port") is not None)
+    cluster.make_directories()
+    try:
+        certify(cluster, settings)
+        cluster.keep(settings)
+        say("certificates", "ok", "")
+        started = time.time()
+        launch(cluster)
+        asyncio.run(wait_until_ready(cluster, settings, started, time.monotonic() + timeout, say))
+    except BaseException as error:
+        from hekla.cli.down import stop
+
+        stop(cluster)
+        if new:
+            shutil.rmtree(cluster.directory, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise ClusterError(os_error(error)) from error
+        raise
+
+
+def os_error(error: OSError) -> str:
+    """A message for what the system refused."""
+    hints = {
+        errno.ENOSPC: "the disk is full; free some space and try again",
+        errno.EACCES: "no permission; choose another place with XDG_STATE_HOME",
+        errno.EROFS: "the file system is read-only; choose another place with XDG_STATE_HOME",
+    }
+    return f"{error.filename or 'a file'}: {error.strerror}" + (f": {hints[error.errno]}" if error.errno in hints else "")
+
+
+def with_flags(settings: Settings, flags: dict[str, object]) -> Settings:
+    """The settings with what was given on the command line, checked.  Raises ClusterError that names the flag."""
+    given = {name: flags[name] for name in settings.__struct_fields__ if flags.get(name) is not None}
+    for name, value in given.items():
+        flag = "--" + name.replace("_", "-")
+        if isinstance(value, int):
+            lowest, highest = {"port": (0, 65535), "nodes": (0, 250), "fake_node_pods": (1, 100_000)}.get(name, (0, 100_000))
+            if not lowest <= value <= highest:
+                raise ClusterError(f"{flag} {value}: a whole number from {lowest} to {highest} is expected")
+        elif name.endswith(("_cpu", "_memory")):
+            check_size(flag, str(value))
+        elif name in ("images", "scheduler_conf"):
+            path = Path(str(value)).absolute()
+            if not path.is_file():
+                raise ClusterError(f"{flag} {value}: there is no such file")
+            given[name] = str(path)
+    return msgspec.structs.replace(settings, **given)
+
+
+def check_size(flag: str, value: str) -> None:
+    """Raises ClusterError unless the value is a positive quantity."""
+    try:
+        size = Quantity(value)
+    except ValueError as error:
+        raise ClusterError(f"{flag} {value}: {error}") from error
+    if size <= Quantity("0"):
+        raise ClusterError(f'{flag} {value}: a size above zero is expected, for example "4" or "8Gi"')
+
+
+def choose_port(port: int, *, asked: bool) -> int:
+    """A free port on 127.0.0.1: the one asked for or used before, else the preferred one or the next free one after it."""
+    if port:
+        if not is_free(port):
+            origin = "--port" if asked else "the port that this cluster has used"
+            raise ClusterError(f"{origin}, {port}, is in use by another program; stop it, or choose another with --port")
+        return port
+    for candidate in range(PREFERRED_PORT, PREFERRED_PORT + 100):
+        if is_free(candidate):
+            return candidate
+    raise ClusterError(f"no free port from {PREFERRED_PORT} to {PREFERRED_PORT + 99}; choose one with --port")
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def certify(cluster: Cluster, settings: Settings) -> None:
+    """Makes what is missing of certificates, keys and kubeconfigs."""
+    from hekla.local import certificates
+
+    certificates.ensure(cluster.pki)
+    certificates.write_kubeconfigs(cluster, port=settings.port)
+
+
+async def wait_until_ready(cluster: Cluster, settings: Settings, started: float, deadline: float, say: Say) -> None:
+    """Installs the kinds once the API server answers, then waits for every process, the nodes and the default queue."""
+    from hekla.kube import config
+    from hekla.kube.client import Client
+
+    reported: set[str] = set()
+
+    def look() -> list[ProcessStatus]:
+        """Reports what has become ready; raises when a process keeps crashing or time is up."""
+        status = read_status(cluster)
+        processes = status.processes if status else []
+        for process in processes:
+            if process.ready and process.name not in reported:
+                reported.add(process.name)
+                detail = f"127.0.0.1:{settings.port}" if process.name == "apiserver" else ""
+                say(TITLES[process.name], "ok", detail)
+            if process.restarts >= 3:
+                raise ClusterError(f"{TITLES[process.name]} does not start ({process.last_exit}):\n{tail(process.log)}")
+        if status is None and running(cluster) is None and time.time() - started > 3:
+            raise ClusterError(f"the supervisor does not start:\n{tail(str(cluster.logs / 'supervisor.log'))}")
+        if time.monotonic() > deadline:
+            missing = [TITLES[name] for name in TITLES if name not in reported] or ["a Ready node and an Open default queue"]
+            raise ClusterError(f"not ready in time: {', '.join(missing)}; the logs are in {cluster.logs}")
+        return processes
+
+    while "apiserver" not in reported:
+        look()
+        await asyncio.sleep(0.02)
+    async with Client(config.load(str(cluster.internal_kubeconfig)), user_agent="hekla-up") as client:
+        await install_kinds(client)
+        while not (len(look()) == len(TITLES) == len(reported) and await serves_jobs(client, settings)):
+            await asyncio.sleep(0.03)
+        say("nodes", "ok", await describe_nodes(client))
+
+
+async def install_kinds(client: Client) -> None:
+    """Creates the definitions of the batch kinds, or replaces those of an older version."""
+    from hekla.api import crds
+    from hekla.api.apiextensions import CUSTOM_RESOURCE_DEFINITION
+    from hekla.kube.errors import AlreadyExists
+
+    kind = CUSTOM_RESOURCE_DEFINITION.untyped
+
+    async def install(definition: dict[str, Any]) -> None:
+        try:
+            await client.create(kind, definition)
+        except AlreadyExists:
+            name = definition["metadata"]["name"]
+            await client.patch(kind, name, {"metadata": definition["metadata"], "spec": definition["spec"]})
+
+    await asyncio.gather(*(install(definition) for definition in crds.all()))
+
+
+async def serves_jobs(client: Client, settings: Settings) -> bool:
+    """Whether every node is Ready and the default queue is Open."""
+    from hekla.api.core import NODE
+    from hekla.api.scheduling import QUEUE
+    from hekla.kube.errors import ApiError
+
+    try:
+        nodes = (await client.list(NODE)).items
+        queue = await client.get(QUEUE, "default")
+    except ApiError:
+        return False
+    ready = sum(any(c.type == "Ready" and c.status == "True" for c in node.status.conditions) for node in nodes)
+    return ready >= settings.nodes + settings.fake_nodes and queue.status.state == "Open"
+
+
+async def describe_nodes(client: Client) -> str:
+    """The nodes in a few words: `laptop: 8 cpu, 16 GiB`."""
+    from hekla.api.core import NODE
+    from hekla.api.quantity import whole
+
+    nodes = (await client.list(NODE)).items
+    if not nodes:
+        return "none"
+    first = nodes[0]
+    capacity = first.status.capacity
+    size = f"{capacity.get('cpu', '?')} cpu, {whole(capacity.get('memory', '0')) / 2**30:.0f} GiB"
+    return f"{first.metadata.name}: {size}" if len(nodes) == 1 else f"{len(nodes)} nodes; {first.metadata.name}: {size}"
+
+
+def tail(path: str, lines: int = 12) -> str:
+    """The end of a log, indented, without what only repeats."""
+    try:
+        text = Path(path).read_text(errors="replace")
+    except OSError:
+        return f"    (no log at {path})"
+    kept = [re.sub(r"\s+$", "", line) for line in text.splitlines() if line.strip()][-lines:]
+    return "\n".join(f"    {line}" for line in kept) + f"\n  The whole log: {path}"

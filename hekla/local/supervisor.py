@@ -1,0 +1,317 @@
+"""Keeps the processes of a local cluster running: starts them, writes down how they are, starts again what crashed.
+
+One small process a cluster, detached from the terminal that started it.  It knows nothing of Kubernetes: a program is ready
+when it says so on the datagram socket named by NOTIFY_SOCKET (systemd's convention, so the same daemons run under systemd
+too).  It can itself be killed at any moment: the next one finds what the last one left by the pids in status.json and ends
+it before it starts its own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from types import FrameType
+
+import msgspec
+
+from hekla.local.cluster import Cluster, ClusterError, Program, write_atomically
+
+log = logging.getLogger("supervisor")
+
+FIRST_BACK_OFF = 0.2
+LONGEST_BACK_OFF = 10.0
+STEADY_AFTER = 10.0
+"""Seconds that a process must have run for its next crash to count as the first."""
+PATIENCE = 8.0
+"""Seconds between SIGTERM and SIGKILL."""
+
+
+class ProcessStatus(msgspec.Struct, rename="camel"):
+    """How one process of the cluster is, as `hekla status --json` shows it."""
+
+    name: str
+    pid: int
+    ready: bool
+    log: str
+    restarts: int = 0
+    since: float = 0.0
+    """Seconds since the epoch at which this instance was started."""
+    last_exit: str = ""
+    """How the instance before this one ended."""
+
+
+class Status(msgspec.Struct, rename="camel"):
+    """What status.json holds."""
+
+    supervisor: int
+    processes: list[ProcessStatus]
+
+
+def read_status(cluster: Cluster) -> Status | None:
+    """What the supervisor wrote last; None when it never ran or the file is unreadable."""
+    try:
+        return msgspec.json.decode(cluster.status_file.read_bytes(), type=Status)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def running(cluster: Cluster) -> int | None:
+    """The pid of the cluster's supervisor, None when none is running (the lock is free)."""
+    try:
+        descriptor = os.open(cluster.lock_file, os.O_RDWR)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        content = os.pread(descriptor, 32, 0).strip()
+        return int(content) if content.isdigit() else -1
+    finally:
+        os.close(descriptor)
+    return None
+
+
+class Child:
+    """One program and the instance of it that runs now."""
+
+    def __init__(self, program: Program, log_file: Path) -> None:
+        self.program = program
+        self.log_file = log_file
+        self.process: subprocess.Popen[bytes] | None = None
+        self.ready = False
+        self.restarts = 0
+        self.since = 0.0
+        self.last_exit = ""
+        self.back_off = FIRST_BACK_OFF
+        self.start_at = 0.0
+        """Monotonic time of the next start, while no instance runs."""
+
+    def start(self, notify_socket: Path) -> None:
+        """Starts an instance whose output is appended to the log."""
+        environment = dict(os.environ, NOTIFY_SOCKET=str(notify_socket), PYTHONUNBUFFERED="1")
+        with open(self.log_file, "ab") as output:
+            self.process = subprocess.Popen(
+                self.program.command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment,
+                start_new_session=True, cwd="/",
+            )
+        self.ready = False
+        self.since = time.time()
+
+    def ended(self, now: float) -> bool:
+        """Whether the instance has ended since the last look; plans the next start."""
+        if self.process is None or self.process.poll() is None:
+            return False
+        code = self.process.returncode
+        self.last_exit = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        self.back_off = FIRST_BACK_OFF if time.time() - self.since > STEADY_AFTER else min(self.back_off * 2, LONGEST_BACK_OFF)
+        self.start_at = now + self.back_off
+        self.process = None
+        self.ready = False
+        self.restarts += 1
+        return True
+
+    def status(self) -> ProcessStatus:
+        return ProcessStatus(
+            self.program.name, self.process.pid if self.process else 0, self.ready, str(self.log_file),
+            self.restarts, self.since, self.last_exit,
+        )
+
+
+class Supervisor:
+    """The loop over all children; `run` returns when it was told to stop and everything has ended."""
+
+    def __init__(self, cluster: Cluster, programs: Iterable[Program]) -> None:
+        self.cluster = cluster
+        self.children = [Child(program, cluster.logs / f"{program.name}.log") for program in programs]
+        self.notify_path = cluster.socket.with_name(f"{cluster.socket.stem}.notify")
+        self.stopping = False
+
+    def run(self) -> int:
+        """Supervises until SIGTERM or SIGINT.  Raises ClusterError when another supervisor holds the cluster."""
+        lock = self.take_lock()
+        wake_read, wake_write = os.pipe()
+        for descriptor in (wake_read, wake_write):
+            os.set_blocking(descriptor, False)
+        signal.set_wakeup_fd(wake_write)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self.stop)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        end_leftovers(self.cluster)
+        self.notify_path.unlink(missing_ok=True)
+        notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        notify.bind(str(self.notify_path))
+        os.chmod(self.notify_path, 0o600)
+        notify.setblocking(False)
+        try:
+            while not self.stopping:
+                timeout = self.start_due()
+                readable, _, _ = select.select([notify, wake_read], [], [], timeout)
+                if wake_read in readable:
+                    os.read(wake_read, 4096)
+                if notify in readable:
+                    self.hear(notify)
+                self.notice_ends()
+        finally:
+            self.end_all()
+            notify.close()
+            self.notify_path.unlink(missing_ok=True)
+            self.cluster.status_file.unlink(missing_ok=True)
+            os.close(lock)
+        return 0
+
+    def take_lock(self) -> int:
+        descriptor = os.open(self.cluster.lock_file, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            raise ClusterError(f"the cluster in {self.cluster.directory} is already running") from error
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        return descriptor
+
+    def stop(self, number: int, frame: FrameType | None) -> None:
+        self.stopping = True
+
+    def start_due(self) -> float | None:
+        """Starts what is due; gives the seconds until the next start is, None when nothing waits."""
+        now = time.monotonic()
+        changed = False
+        wait: float | None = None
+        for child in self.children:
+            if child.process is not None:
+                continue
+            if child.start_at <= now:
+                child.start(self.notify_path)
+                log.info("%s started as process %d", child.program.name, child.process.pid if child.process else 0)
+                changed = True
+            else:
+                wait = min(wait if wait is not None else child.start_at - now, child.start_at - now)
+        if changed:
+            self.write_status()
+        return wait
+
+    def hear(self, notify: socket.socket) -> None:
+        """Reads what the daemons say: `READY=1` with MAINPID=<pid>."""
+        by_pid = {child.process.pid: child for child in self.children if child.process}
+        changed = False
+        while True:
+            try:
+                message = notify.recv(4096)
+            except BlockingIOError:
+                break
+            said = dict(line.split("=", 1) for line in message.decode(errors="replace").splitlines() if "=" in line)
+            pid = said.get("MAINPID", "")
+            child = by_pid.get(int(pid)) if pid.isdigit() else None
+            if child is not None and said.get("READY") == "1" and not child.ready:
+                child.ready = True
+                changed = True
+                log.info("%s is ready", child.program.name)
+        if changed:
+            self.write_status()
+
+    def notice_ends(self) -> None:
+        now = time.monotonic()
+        ended = [child for child in self.children if child.ended(now)]
+        for child in ended:
+            log.warning("%s ended with %s; starts again in %.1f s", child.program.name, child.last_exit, child.back_off)
+        if ended:
+            self.write_status()
+
+    def end_all(self) -> None:
+        """Ends the children, the API server last, so that the others can still write what they have to."""
+        self.end([child for child in self.children[1:] if child.process])
+        self.end([child for child in self.children[:1] if child.process])
+
+    def end(self, children: list[Child]) -> None:
+        processes = [child.process for child in children if child.process]
+        for process in processes:
+            process.terminate()
+        deadline = time.monotonic() + PATIENCE
+        for process in processes:
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def write_status(self) -> None:
+        status = Status(os.getpid(), [child.status() for child in self.children])
+        write_atomically(self.cluster.status_file, msgspec.json.encode(status))
+
+
+def end_leftovers(cluster: Cluster) -> None:
+    """Ends the daemons that a killed supervisor left behind, known by pid and by this cluster's paths in their arguments."""
+    status = read_status(cluster)
+    if status is None:
+        return
+    import psutil
+
+    left = []
+    for process in status.processes:
+        try:
+            found = psutil.Process(process.pid) if process.pid else None
+            if found is not None and any(str(cluster.directory) in argument for argument in found.cmdline()):
+                log.warning("ending %s, process %d, which an earlier supervisor left", process.name, process.pid)
+                found.terminate()
+                left.append(found)
+        except psutil.NoSuchProcess:
+            continue
+    _, alive = psutil.wait_procs(left, timeout=PATIENCE)
+    for found in alive:
+        found.kill()
+    psutil.wait_procs(alive, timeout=PATIENCE)
+
+
+def launch(cluster: Cluster) -> int:
+    """Starts the supervisor of the cluster as a detached process; gives its pid."""
+    with open(cluster.logs / "supervisor.log", "ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "hekla.local.supervisor", str(cluster.directory)],
+            stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, cwd="/",
+        )
+    return process.pid
+
+
+def end(cluster: Cluster, patience: float = 3 * PATIENCE) -> bool:
+    """Tells the supervisor to stop and waits until it has; False when none was running.  Raises ClusterError on time-out."""
+    pid = running(cluster)
+    if pid is None:
+        end_leftovers(cluster)
+        cluster.status_file.unlink(missing_ok=True)
+        return False
+    if pid > 0:
+        try:
+            os.kill(pid, signal.SIGTERM)
+        except ProcessLookupError:
+            pass
+    deadline = time.monotonic() + patience
+    while running(cluster) is not None:
+        if time.monotonic() > deadline:
+            raise ClusterError(f"the supervisor (process {pid}) did not end within {patience:.0f} s; see {cluster.logs}")
+        time.sleep(0.02)
+    return True
+
+
+def main(argv: list[str]) -> int:
+    """`python -m hekla.local.supervisor DIRECTORY`: what `launch` starts."""
+    logging.basicConfig(format="%(asctime)s %(name)s %(levelname)s %(message)s", level=logging.INFO)
+    cluster = Cluster(Path(argv[0]))
+    try:
+        return Supervisor(cluster, cluster.programs(cluster.settings())).run()
+    except ClusterError as error:
+        log.error("%s", error)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
