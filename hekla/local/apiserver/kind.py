@@ -93,7 +93,7 @@ class Kind:
     subresources: Mapping[str, Subresource] = field(default_factory=dict)
     columns: tuple[Column, ...] = ()
     selectable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Field selector name -> path in the tree; metadata.name and metadata.namespace are always there."""
+    """Field selector name -> path in the STORED tree; metadata.name and metadata.namespace are always there."""
     strategy: Strategy = Strategy()
     decode: Callable[[bytes, str, str], Decoded] | None = None
     """(body, media type, field validation "Strict"|"Warn"|"Ignore") -> tree, pruned and type-checked; raises objects.errors.BadBody."""
@@ -107,6 +107,10 @@ class Kind:
     """Deprecation text of the version."""
     scale: Any = None
     """objects.scale.Scale paths where the scale subresource is served."""
+    present: Callable[[Json], Json] | None = None
+    """Stored tree -> tree of this kind, where two kinds share a store but not their fields (events)."""
+    keep: Callable[[Json], Json] | None = None
+    """The way back: tree of this kind -> tree as it is stored."""
 
     @property
     def api_version(self) -> str:

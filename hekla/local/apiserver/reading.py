@@ -1,0 +1,217 @@
+"""get and list, from the committed state."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+
+from hekla.kube.http.server import Request, Response
+from hekla.local.apiserver.forms import Form, negotiate
+from hekla.local.apiserver.kind import FieldError, Json
+from hekla.local.apiserver.registry import Resource
+from hekla.local.apiserver.route import Route
+from hekla.local.apiserver.selection import Selection, select
+from hekla.local.apiserver.status import bad_request, expired, invalid_option, not_found, too_large_version
+from hekla.local.apiserver.store import Collection, Row, Store
+
+OLD_LIST = "The resourceVersion for the provided list is too old."
+OLD_CONTINUE = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without the "
+    "continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with "
+    "the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the "
+    "first chunk was returned and now may show up in the list."
+)
+
+
+def version_option(request: Request) -> int:
+    """The resourceVersion of a request; 0 when it names none."""
+    text = request.option("resourceVersion")
+    if not text:
+        return 0
+    if not text.isascii() or not text.isdigit():
+        raise bad_request(f'strconv.ParseUint: parsing "{text}": invalid syntax')
+    return int(text)
+
+
+async def at_least(store: Store, version: int) -> None:
+    """Waits a moment for a version that the client has seen elsewhere; raises 504."""
+    if version > store.committed and (version > store.version + 1000 or not await store.reached(version, 3.0)):
+        raise too_large_version(version, store.committed)
+
+
+async def get(store: Store, request: Request, route: Route) -> Response:
+    form = negotiate(request.headers.get("accept", ""), request.option("includeObject"))
+    if request.query:
+        await at_least(store, version_option(request))
+    row = route.resource.collection.rows.get(route.key)
+    if row is None:
+        raise not_found(route.kind, route.name)
+    return Response(200, form.object(route.resource, row))
+
+
+class Page:
+    """A continue token: where a list goes on, and at which version it began."""
+
+    def __init__(self, version: int, start: str) -> None:
+        self.version = version
+        self.start = start
+
+    @classmethod
+    def parse(cls, token: str) -> Page:
+        try:
+            text = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+            if text["v"] != "meta.k8s.io/v1":
+                raise ValueError("unknown version of a continue token")
+            start = text["start"]
+            if not isinstance(text["rv"], int) or not isinstance(start, str) or not start.endswith("\0"):
+                raise ValueError("not a token of this server")
+        except (ValueError, KeyError, TypeError) as error:
+            raise bad_request("continue key is not valid: invalid continue token: the token was not given by this server") from error
+        return cls(text["rv"], start[:-1])
+
+    def token(self) -> str:
+        text = json.dumps({"v": "meta.k8s.io/v1", "rv": self.version, "start": f"{self.start}\0"}, separators=(",", ":"))
+        return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def check_list_options(request: Request) -> None:
+    """The combinations of list options that Kubernetes refuses (2.12, 3.3)."""
+    match = request.option("resourceVersionMatch")
+    version = request.option("resourceVersion")
+    errors: list[FieldError] = []
+    if request.option("sendInitialEvents"):
+        errors.append(FieldError("sendInitialEvents", "FieldValueForbidden", "Forbidden: sendInitialEvents is forbidden for list"))
+    if match:
+        if match not in ("Exact", "NotOlderThan"):
+            errors.append(
+                FieldError(
+                    "resourceVersionMatch", "FieldValueNotSupported",
+                    f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan"',
+                )
+            )  # fmt: skip
+        elif not version:
+            errors.append(
+                FieldError("resourceVersionMatch", "FieldValueForbidden", "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided")
+            )
+        elif match == "Exact" and version == "0":
+            errors.append(
+                FieldError("resourceVersionMatch", "FieldValueForbidden", 'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
+            )
+    if errors:
+        raise invalid_option("ListOptions", errors)
+
+
+async def list_objects(store: Store, request: Request, route: Route) -> Response:
+    resource = route.resource
+    form = negotiate(request.headers.get("accept", ""), request.option("includeObject"))
+    if not request.query:
+        rows = rows_of(resource.collection, route.namespace)
+        return Response(200, form.list(resource, rows, {"resourceVersion": str(store.committed)}))
+    check_list_options(request)
+    selection = select(resource, route.namespace, route.name, request.option("labelSelector"), request.option("fieldSelector"))
+    limit = number_option(request, "limit")
+    token = request.option("continue")
+    version = version_option(request)
+    if token:
+        if request.option("resourceVersion") not in ("", "0"):
+            raise bad_request("specifying resource version is not allowed when using continue")
+        return continued(store, resource, selection, form, Page.parse(token), limit)
+    await at_least(store, version)
+    collection = resource.collection
+    if request.option("resourceVersionMatch") == "Exact" and version < collection.version:
+        state = state_at(collection, version)
+        if state is None:
+            raise expired(OLD_LIST)
+        keys = [key for key in sorted(state) if not selection.namespace or state[key].namespace == selection.namespace]
+        return page(resource, selection, form, keys, state, version, limit)
+    shown = version if request.option("resourceVersionMatch") == "Exact" else store.committed
+    return page(resource, selection, form, collection.keys(selection.namespace), collection.rows, shown, limit)
+
+
+def number_option(request: Request, name: str) -> int:
+    text = request.option(name)
+    if not text:
+        return 0
+    try:
+        return max(int(text), 0)
+    except ValueError as error:
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from error
+
+
+def rows_of(collection: Collection, namespace: str) -> list[Row]:
+    rows = collection.rows
+    if not namespace:
+        return [rows[key] for key in collection.keys()]
+    return [rows[key] for key in collection.keys(namespace)]
+
+
+def selected(collection: Collection, selection: Selection) -> list[Row]:
+    """The committed rows of a selection, in order."""
+    if selection.name and (selection.namespace or not collection.rows or "/" not in next(iter(collection.rows))):
+        row = collection.rows.get(f"{selection.namespace}/{selection.name}" if selection.namespace else selection.name)
+        return [row] if row is not None and selection.matches(row) else []
+    rows = rows_of(collection, selection.namespace)
+    if selection.everything:
+        return rows
+    return [row for row in rows if selection.matches(row)]
+
+
+def page(
+    resource: Resource,
+    selection: Selection,
+    form: Form,
+    keys: Sequence[str],
+    rows: dict[str, Row],
+    version: int,
+    limit: int,
+) -> Response:
+    """The first `limit` matching rows of the keys, as a list answer."""
+    metadata: Json = {"resourceVersion": str(version)}
+    if not limit:
+        if selection.everything:
+            found = [rows[key] for key in keys]
+        else:
+            found = [row for row in [rows[key] for key in keys] if selection.matches(row)]
+        return Response(200, form.list(resource, found, metadata))
+    found = []
+    for position, key in enumerate(keys):
+        row = rows[key]
+        if selection.everything or selection.matches(row):
+            found.append(row)
+            if len(found) == limit:
+                left = len(keys) - position - 1
+                if left:
+                    metadata["continue"] = Page(version, key).token()
+                    if selection.everything:
+                        metadata["remainingItemCount"] = left
+                break
+    return Response(200, form.list(resource, found, metadata))
+
+
+def state_at(collection: Collection, version: int) -> dict[str, Row] | None:
+    """The collection as it was at a version, undone from history; None when history does not reach back."""
+    events = collection.since(version)
+    if events is None:
+        return None
+    if not events:
+        return collection.rows
+    state = dict(collection.rows)
+    for event in reversed(events):
+        if event.old is None:
+            state.pop(event.row.key, None)
+        else:
+            state[event.row.key] = event.old
+    return state
+
+
+def continued(store: Store, resource: Resource, selection: Selection, form: Form, start: Page, limit: int) -> Response:
+    collection = resource.collection
+    state = state_at(collection, start.version) if start.version > 0 else collection.rows
+    if state is None or start.version > store.committed:
+        raise expired(OLD_CONTINUE, Page(-1, start.start).token())
+    keys = collection.keys() if state is collection.rows else sorted(state)
+    prefix = f"{selection.namespace}/" if selection.namespace else ""
+    left = [key for key in keys if key > start.start and key.startswith(prefix)]
+    version = start.version if start.version > 0 else store.committed
+    return page(resource, selection, form, left, state, version, limit)

@@ -1,0 +1,142 @@
+"""How the server says no: Kubernetes' Status, with the reasons that clients test and the wording that users search for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from hekla.kube.http.server import Response
+from hekla.local.apiserver.kind import FieldError, Kind
+
+REASONS = {
+    400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 405: "MethodNotAllowed", 406: "NotAcceptable",
+    409: "Conflict", 410: "Expired", 413: "RequestEntityTooLarge", 415: "UnsupportedMediaType", 422: "Invalid",
+    429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable", 504: "Timeout",
+}  # fmt: skip
+
+Cause = dict[str, str]
+
+
+class Refusal(Exception):
+    """An answer that is not the one asked for."""
+
+    def __init__(
+        self,
+        code: int,
+        message: str,
+        *,
+        reason: str | None = None,
+        details: dict[str, Any] | None = None,
+        retry_after: int | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = REASONS.get(code, "") if reason is None else reason
+        self.details = details
+        self.retry_after = retry_after
+        self.metadata = metadata or {}
+
+    def tree(self) -> dict[str, Any]:
+        status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": self.metadata, "status": "Failure", "message": str(self)}
+        if self.reason:
+            status["reason"] = self.reason
+        details = dict(self.details) if self.details else {}
+        if self.retry_after is not None:
+            details["retryAfterSeconds"] = self.retry_after
+        if details or self.details is not None:
+            status["details"] = details
+        status["code"] = self.code
+        return status
+
+    def response(self) -> Response:
+        headers = {"Cache-Control": "no-cache, private"}
+        if self.retry_after is not None:
+            headers["Retry-After"] = str(self.retry_after)
+        return Response(self.code, msgspec.json.encode(self.tree()), headers=headers)
+
+
+def qualified(kind: Kind) -> str:
+    """`pods`, `deployments.apps`."""
+    return f"{kind.plural}.{kind.group}" if kind.group else kind.plural
+
+
+def details(kind: Kind, name: str = "", *, by_kind: bool = False, causes: Sequence[Cause] = ()) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if name:
+        found["name"] = name
+    if kind.group:
+        found["group"] = kind.group
+    found["kind"] = kind.kind if by_kind else kind.plural
+    if causes:
+        found["causes"] = list(causes)
+    return found
+
+
+def bad_request(message: str) -> Refusal:
+    return Refusal(400, message)
+
+
+def not_found(kind: Kind, name: str) -> Refusal:
+    return Refusal(404, f'{qualified(kind)} "{name}" not found', details=details(kind, name))
+
+
+def no_such_resource() -> Refusal:
+    return Refusal(404, "the server could not find the requested resource", details={})
+
+
+def method_not_allowed() -> Refusal:
+    return Refusal(405, "the server does not allow this method on the requested resource", details={})
+
+
+def already_exists(kind: Kind, name: str) -> Refusal:
+    return Refusal(409, f'{qualified(kind)} "{name}" already exists', reason="AlreadyExists", details=details(kind, name))
+
+
+def conflict(kind: Kind, name: str, why: str = "", resource: str = "") -> Refusal:
+    text = why or "the object has been modified; please apply your changes to the latest version and try again"
+    return Refusal(409, f'Operation cannot be fulfilled on {resource or qualified(kind)} "{name}": {text}', details=details(kind, name))
+
+
+def forbidden(kind: Kind, name: str, why: str, causes: Sequence[Cause] = ()) -> Refusal:
+    what = f'{qualified(kind)} "{name}"' if name else qualified(kind)
+    return Refusal(403, f"{what} is forbidden: {why}", details=details(kind, name, causes=causes))
+
+
+def invalid(kind: Kind, name: str, errors: Sequence[FieldError]) -> Refusal:
+    texts = [f"{error.field}: {error.text}" for error in errors]
+    what = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
+    message = f'{what} "{name}" is invalid: ' + (texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
+    causes = [{"reason": error.reason, "message": error.text, "field": error.field} for error in errors]
+    return Refusal(422, message, details=details(kind, name, by_kind=True, causes=causes))
+
+
+def invalid_option(kind: str, errors: Sequence[FieldError], group: str = "meta.k8s.io") -> Refusal:
+    """A query option or an options body that is wrong: named after the options' own kind."""
+    return invalid(Kind(group, "v1", kind, kind.lower(), False), "", errors)
+
+
+def internal(message: str) -> Refusal:
+    return Refusal(500, f"Internal error occurred: {message}", details={"causes": [{"message": message}]})
+
+
+def too_large_version(version: int, current: int) -> Refusal:
+    return Refusal(
+        504,
+        f"Timeout: Too large resource version: {version}, current: {current}",
+        details={"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]},
+        retry_after=1,
+    )
+
+
+def expired(message: str, continuation: str = "") -> Refusal:
+    return Refusal(410, message, metadata={"continue": continuation} if continuation else None)
+
+
+def success(kind: Kind, name: str, uid: str) -> dict[str, Any]:
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": {**details(kind, name), "uid": uid}}
+
+
+SUCCESS = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"}'

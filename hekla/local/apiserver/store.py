@@ -1,0 +1,446 @@
+"""The cluster's state in memory, in front of the journal.
+
+Every write goes one way: it is checked against the newest ACCEPTED state, gets the next resourceVersion, waits for the disk,
+and only then becomes COMMITTED: readable, told to watchers, answered.  So a reader never sees what a power cut could still
+take back, and two writers that race are told apart without waiting for the disk.  What is accepted but not committed lies in a small overlay
+of each collection; when the disk refuses a batch, everything accepted since is refused with it and the overlays are emptied.
+
+Objects are kept as their JSON bytes without `kind` and `apiVersion` (a version of a kind is then a prefix), with a
+small index beside them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from hekla.local.apiserver.journal import COUNTER, Journal, Record, StorageError
+
+Json = dict[str, Any]
+encode = msgspec.json.Encoder().encode
+decode = msgspec.json.Decoder().decode
+
+HISTORY_SECONDS = 300.0
+HISTORY_BYTES = 64 * 1024 * 1024
+"""Of superseded objects that only the history still holds, over all collections."""
+HISTORY_EVENTS = 100_000
+"""A collection."""
+
+ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
+NO_LABELS: Mapping[str, str] = {}
+
+
+class Row:
+    """One object: its bytes and what selectors may ask."""
+
+    __slots__ = ("data", "fields", "id", "key", "labels", "name", "namespace", "uid", "version")
+
+    def __init__(
+        self, id: int, namespace: str, name: str, uid: str, version: int, data: bytes, labels: Mapping[str, str], fields: tuple[str, ...]
+    ) -> None:
+        self.id = id
+        self.namespace = namespace
+        self.name = name
+        self.key = f"{namespace}/{name}" if namespace else name
+        self.uid = uid
+        self.version = version
+        self.data = data
+        """JSON of the object without kind and apiVersion."""
+        self.labels = labels
+        self.fields = fields
+        """Values of the collection's selectable fields, in its order."""
+
+    def tree(self) -> Json:
+        """A fresh copy of the object, to be changed at will."""
+        return decode(self.data)  # type: ignore[no-any-return]
+
+
+class Event:
+    """One committed change.  `encoded` keeps wire forms while a batch is handed out, and is emptied after."""
+
+    __slots__ = ("encoded", "old", "row", "time", "type", "version")
+
+    def __init__(self, type: str, version: int, row: Row, old: Row | None, now: float) -> None:
+        self.type = type
+        self.version = version
+        self.row = row
+        self.old = old
+        self.time = now
+        self.encoded: dict[Any, bytes] = {}
+
+
+class Write:
+    """A write on its way to the disk; `done` resolves to the row when it is safe there."""
+
+    __slots__ = ("collection", "done", "old", "row", "type")
+
+    def __init__(self, collection: Collection, type: str, row: Row, old: Row | None, done: asyncio.Future[Row]) -> None:
+        self.collection = collection
+        self.type = type
+        self.row = row
+        self.old = old
+        self.done = done
+
+
+class WriteLost(Exception):
+    """The disk refused a write; nothing of it remains."""
+
+
+class Collection:
+    """All objects of one resource."""
+
+    def __init__(self, store: Store, name: str, selectable: Mapping[str, tuple[str, ...]]) -> None:
+        self.store = store
+        self.name = name
+        self.rows: dict[str, Row] = {}
+        """Committed."""
+        self.overlay: dict[str, Write] = {}
+        """The newest accepted write of a key that is not yet committed."""
+        self.selectable: dict[str, tuple[str, ...]] = dict(selectable)
+        self.positions = {field: position for position, field in enumerate(self.selectable)}
+        self.history: deque[Event] = deque()
+        self.floor = store.committed
+        """Watches from a version below this one cannot be served."""
+        self.version = store.committed
+        """Of the newest committed change in this collection."""
+        self.listeners: set[Callable[[list[Event]], None]] = set()
+        self._order: list[str] = []
+        self._new: list[str] = []
+        self._gone = False
+        self._labels: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
+
+    def newest(self, key: str) -> Row | None:
+        """The accepted state, which writes are checked against."""
+        write = self.overlay.get(key)
+        if write is not None:
+            return None if write.type is DELETED else write.row
+        return self.rows.get(key)
+
+    def accepted(self) -> Iterable[Row]:
+        """All rows of the accepted state, in no order."""
+        if not self.overlay:
+            return list(self.rows.values())
+        merged = dict(self.rows)
+        for key, write in self.overlay.items():
+            if write.type is DELETED:
+                merged.pop(key, None)
+            else:
+                merged[key] = write.row
+        return merged.values()
+
+    def keys(self, namespace: str = "") -> list[str]:
+        """Committed keys in order, of one namespace or of all."""
+        if self._gone:
+            rows = self.rows
+            self._order = [key for key in self._order if key in rows]
+            self._gone = False
+        if self._new:
+            # A key that was deleted and made again may stand in both lists.
+            fresh = set(self._new)
+            self._order = [key for key in self._order if key not in fresh] if len(fresh) < len(self._order) else sorted(self.rows)
+            if len(self._order) != len(self.rows):
+                self._order.extend(key for key in fresh if key in self.rows)
+                self._order.sort()
+            self._new = []
+        if not namespace:
+            return self._order
+        first = bisect_left(self._order, f"{namespace}/")
+        return self._order[first : bisect_left(self._order, f"{namespace}0", first)]
+
+    def labels_of(self, metadata: Json) -> Mapping[str, str]:
+        """The labels, shared between objects that have the same."""
+        labels = metadata.get("labels")
+        if not labels:
+            return NO_LABELS
+        shape = tuple(labels.items())
+        known = self._labels.get(shape)
+        if known is None:
+            if len(self._labels) > 10_000:
+                self._labels.clear()
+            known = self._labels[shape] = dict(labels)
+        return known
+
+    def fields_of(self, tree: Json) -> tuple[str, ...]:
+        return tuple([field_text(tree, path) for path in self.selectable.values()])
+
+    def select_also(self, selectable: Mapping[str, tuple[str, ...]]) -> None:
+        """Makes more fields selectable, for the objects that are there too."""
+        missing = {name: path for name, path in selectable.items() if name not in self.selectable}
+        if not missing:
+            return
+        self.selectable.update(missing)
+        self.positions = {field: position for position, field in enumerate(self.selectable)}
+        for row in [*self.rows.values(), *(write.row for write in self.overlay.values())]:
+            row.fields = self.fields_of(row.tree())
+
+    # --- writing --------------------------------------------------------------------------------------------------------
+
+    def create(self, tree: Json) -> Write:
+        """Accepts a new object (the caller has looked that the name is free) and sets its resourceVersion."""
+        return self._accept(ADDED, tree, None)
+
+    def update(self, tree: Json, old: Row) -> Write:
+        """Accepts a new state of `old`, which must be the newest."""
+        return self._accept(MODIFIED, tree, old)
+
+    def delete(self, tree: Json, old: Row) -> Write:
+        """Accepts the removal of `old`; `tree` is its last state."""
+        return self._accept(DELETED, tree, old)
+
+    def _accept(self, type: str, tree: Json, old: Row | None) -> Write:
+        store = self.store
+        version = store.version = store.version + 1
+        metadata = tree["metadata"]
+        metadata["resourceVersion"] = str(version)
+        data = encode(tree)
+        if old is None:
+            number, namespace, name = store.number(), store.intern(metadata.get("namespace", "")), metadata["name"]
+        else:
+            number, namespace, name = old.id, old.namespace, old.name
+        uid = old.uid if old is not None else metadata.get("uid", "")
+        row = Row(number, namespace, name, uid, version, data, self.labels_of(metadata), self.fields_of(tree))
+        write = self.overlay[row.key] = Write(self, type, row, old, store.loop.create_future())
+        if type is DELETED:
+            store.journal.append(Record(number, None, None, version, None), write)
+        else:
+            store.journal.append(Record(number, self.name, row.key, version, data), write)
+        return write
+
+    # --- what the store calls -------------------------------------------------------------------------------------------
+
+    def apply(self, write: Write, now: float) -> Event:
+        """Makes a write part of the committed state."""
+        row, key = write.row, write.row.key
+        if write.type is DELETED:
+            self.rows.pop(key, None)
+            self._gone = True
+        else:
+            if write.type is ADDED:
+                self._new.append(key)
+            self.rows[key] = row
+        if self.overlay.get(key) is write:
+            del self.overlay[key]
+        self.version = row.version
+        event = Event(write.type, row.version, row, write.old, now)
+        self.history.append(event)
+        if write.old is not None:
+            self.store.superseded += len(write.old.data) + 400
+        return event
+
+    def load(self, row: Row) -> None:
+        self.rows[row.key] = row
+        self._new.append(row.key)
+
+    def forget(self, before: float, events: int = HISTORY_EVENTS) -> None:
+        """Drops history older than a time, or above a number of events."""
+        history = self.history
+        while history and (history[0].time < before or len(history) > events):
+            event = history.popleft()
+            self.floor = event.version
+            if event.old is not None:
+                self.store.superseded -= len(event.old.data) + 400
+
+    def since(self, version: int) -> list[Event] | None:
+        """Committed events above a version; None when history does not reach back to it."""
+        if version < self.floor:
+            return None
+        events: list[Event] = []
+        for event in reversed(self.history):
+            if event.version <= version:
+                break
+            events.append(event)
+        events.reverse()
+        return events
+
+
+def field_text(tree: Any, path: tuple[str, ...]) -> str:
+    """The value at a path as a field selector compares it; absent is the empty string."""
+    for step in path:
+        if not isinstance(tree, dict):
+            return ""
+        tree = tree.get(step)
+        if tree is None:
+            return ""
+    if isinstance(tree, str):
+        return tree
+    if tree is True:
+        return "true"
+    if tree is False:
+        return "false"
+    if isinstance(tree, dict | list):
+        return ""
+    return str(tree)
+
+
+class Store:
+    """All collections, the version counter and the way to the disk."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self.version = 1
+        """Of the newest accepted write."""
+        self.committed = 1
+        self.superseded = 0
+        self.collections: dict[str, Collection] = {}
+        self.loop: asyncio.AbstractEventLoop
+        self._free: list[int] = []
+        self._next = 1
+        self._names: dict[str, str] = {"": ""}
+        self._unclaimed: dict[str, list[Record]] = {}
+        self._tick: asyncio.TimerHandle | None = None
+        self._versions_seen: list[asyncio.Future[None]] = []
+        self._load()
+
+    def _load(self) -> None:
+        newest = 1
+        for record in self.journal.records():
+            newest = max(newest, record.version)
+            self._next = max(self._next, record.id + 1)
+            if record.id == COUNTER:
+                continue
+            if record.data is None or record.collection is None:
+                self._free.append(record.id)
+            else:
+                self._unclaimed.setdefault(record.collection, []).append(record)
+        self.version = self.committed = newest
+
+    def start(self) -> None:
+        """Begins to commit; call it in the event loop that serves."""
+        self.loop = asyncio.get_running_loop()
+        self.journal.start(self._committed_in_thread)
+        self._sweep()
+
+    async def close(self) -> None:
+        if self._tick is not None:
+            self._tick.cancel()
+        # The thread's last batch comes back through the loop, so the loop must not stand in join().
+        await self.loop.run_in_executor(None, self.journal.close)
+        await asyncio.sleep(0)
+
+    def number(self) -> int:
+        if self._free:
+            return self._free.pop()
+        self._next += 1
+        return self._next - 1
+
+    def intern(self, text: str) -> str:
+        return self._names.setdefault(text, text)
+
+    def collection(self, name: str, selectable: Mapping[str, tuple[str, ...]]) -> Collection:
+        """The collection of this name, made and filled from the disk when it is first asked for."""
+        collection = self.collections.get(name)
+        if collection is None:
+            collection = self.collections[name] = Collection(self, name, selectable)
+            for record in self._unclaimed.pop(name, []):
+                assert record.data is not None
+                try:
+                    tree = decode(record.data)
+                    metadata = tree["metadata"]
+                    namespace = self.intern(metadata.get("namespace", ""))
+                    collection.load(
+                        Row(
+                            record.id, namespace, metadata["name"], metadata.get("uid", ""), record.version, record.data,
+                            collection.labels_of(metadata), collection.fields_of(tree),
+                        )  # fmt: skip
+                    )
+                except (msgspec.DecodeError, KeyError, TypeError) as error:
+                    raise StorageError(
+                        f"the database {self.journal.path} is damaged and is not served: {record.collection} {record.key!r} cannot be read ({error})"
+                    ) from error
+        else:
+            collection.select_also(selectable)
+        return collection
+
+    def drop(self, name: str) -> None:
+        """Forgets an empty collection (its CustomResourceDefinition is gone)."""
+        self.collections.pop(name, None)
+
+    async def reached(self, version: int, seconds: float) -> bool:
+        """Waits until a version is committed."""
+        deadline = self.loop.time() + seconds
+        while self.committed < version:
+            left = deadline - self.loop.time()
+            if left <= 0:
+                return False
+            seen: asyncio.Future[None] = self.loop.create_future()
+            self._versions_seen.append(seen)
+            await asyncio.wait([seen], timeout=left)
+        return True
+
+    # --- commits --------------------------------------------------------------------------------------------------------
+
+    def _committed_in_thread(self, batch: list[Write], error: Exception | None) -> None:
+        try:
+            if error is None:
+                self.loop.call_soon_threadsafe(self._commit, batch)
+            else:
+                self.loop.call_soon_threadsafe(self._refuse, batch, error)
+        except RuntimeError:
+            pass  # the loop is closed: nobody is left to tell
+
+    def _commit(self, batch: list[Write]) -> None:
+        """On the loop: the batch is on the disk."""
+        now = time.monotonic()
+        touched: dict[Collection, list[Event]] = {}
+        for write in batch:
+            event = write.collection.apply(write, now)
+            touched.setdefault(write.collection, []).append(event)
+            if write.type is DELETED:
+                self._free.append(write.row.id)
+        self.committed = batch[-1].row.version
+        # Answers first: they are what the throughput of a client with one connection hangs on.
+        for write in batch:
+            if not write.done.done():
+                write.done.set_result(write.row)
+        for collection, events in touched.items():
+            for listener in list(collection.listeners):
+                listener(events)
+            for event in events:
+                event.encoded = {}
+            if len(collection.history) > HISTORY_EVENTS:
+                collection.forget(0.0)
+        if self.superseded > HISTORY_BYTES:
+            self._shorten()
+        if self._versions_seen:
+            seen, self._versions_seen = self._versions_seen, []
+            for future in seen:
+                if not future.done():
+                    future.set_result(None)
+
+    def _refuse(self, batch: list[Write], error: Exception) -> None:
+        """On the loop: the disk refused.  What was accepted after the batch may build on it, so it goes too."""
+        lost: list[Write] = batch + self.journal.take_back()
+        for collection in self.collections.values():
+            collection.overlay.clear()
+        for write in lost:
+            if write.type is ADDED:
+                self._free.append(write.row.id)
+        self.journal.resume()
+        reason = WriteLost(f"the write could not be stored: {error}")
+        for write in lost:
+            if not write.done.done():
+                write.done.set_exception(reason)
+            write.done.exception()
+
+    # --- history --------------------------------------------------------------------------------------------------------
+
+    def _sweep(self) -> None:
+        before = time.monotonic() - HISTORY_SECONDS
+        for collection in self.collections.values():
+            collection.forget(before)
+        self._tick = self.loop.call_later(5.0, self._sweep)
+
+    def _shorten(self) -> None:
+        """Too many old bytes: the oldest events go first, whatever collection they are of."""
+        for age in (240.0, 180.0, 120.0, 90.0, 75.0, 60.0, 45.0, 30.0, 20.0, 10.0, 5.0, 2.0, 1.0, 0.0):
+            before = time.monotonic() - age
+            for collection in self.collections.values():
+                collection.forget(before)
+            if self.superseded <= HISTORY_BYTES * 3 // 4:
+                return

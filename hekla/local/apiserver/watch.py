@@ -1,0 +1,241 @@
+"""Watches: what happened to a collection, told to whoever asked, in order, encoded once."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+
+import msgspec
+
+from hekla.kube.http.server import Body, Request, Stream
+from hekla.local.apiserver.forms import PLAIN, TABLES, Form, event_bytes, moved_version, negotiate
+from hekla.local.apiserver.kind import FieldError
+from hekla.local.apiserver.reading import number_option, selected, version_option
+from hekla.local.apiserver.registry import Resource
+from hekla.local.apiserver.route import Route
+from hekla.local.apiserver.selection import Selection, select
+from hekla.local.apiserver.status import Refusal, expired, invalid_option
+from hekla.local.apiserver.store import ADDED, DELETED, MODIFIED, Event, Row, Store
+
+BUFFER = 32 * 1024 * 1024
+"""Bytes that a watcher may leave unread before it is cut off."""
+BOOKMARK_SECONDS = 55.0
+PIECE = 256 * 1024
+
+
+def check_watch_options(request: Request) -> None:
+    match = request.option("resourceVersionMatch")
+    errors: list[FieldError] = []
+    if request.flag("sendInitialEvents"):
+        if match != "NotOlderThan":
+            errors.append(
+                FieldError(
+                    "resourceVersionMatch", "FieldValueForbidden",
+                    "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+                )
+            )  # fmt: skip
+    elif match:
+        errors.append(
+            FieldError(
+                "resourceVersionMatch", "FieldValueForbidden",
+                "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            )
+        )  # fmt: skip
+    if errors:
+        raise invalid_option("ListOptions", errors)
+
+
+def watch(store: Store, request: Request, route: Route) -> Stream:
+    """Answers a watch request; raises what is refused before the stream begins."""
+    check_watch_options(request)
+    form = negotiate(request.headers.get("accept", ""), request.option("includeObject"))
+    selection = select(route.resource, route.namespace, route.name, request.option("labelSelector"), request.option("fieldSelector"))
+    watcher = Watcher(store, route.resource, selection, form)
+    watcher.version = version_option(request)
+    watcher.initial = request.flag("sendInitialEvents") or watcher.version == 0
+    if request.option("sendInitialEvents") and not request.flag("sendInitialEvents"):
+        watcher.initial = False
+    watcher.initial_end = request.flag("sendInitialEvents") and request.flag("allowWatchBookmarks")
+    watcher.bookmarks = request.flag("allowWatchBookmarks")
+    watcher.seconds = number_option(request, "timeoutSeconds") or random.uniform(1800, 3600)
+    return Stream(watcher.run, headers={"Cache-Control": "no-cache, private"})
+
+
+class Watcher:
+    """One watch on one connection."""
+
+    def __init__(self, store: Store, resource: Resource, selection: Selection, form: Form) -> None:
+        self.store = store
+        self.resource = resource
+        self.selection = selection
+        self.form = form
+        self.version = 0
+        """Everything up to this version has been told."""
+        self.initial = False
+        self.initial_end = False
+        self.bookmarks = False
+        self.seconds = 1800.0
+        self._body: Body
+        self._live = False
+        self._waiting: deque[Event] = deque()
+        self._over: asyncio.Future[None]
+        self._first = True
+
+    async def run(self, body: Body) -> None:
+        self._body = body
+        self._over = self.store.loop.create_future()
+        collection = self.resource.collection
+        ending = self.store.loop.call_later(self.seconds, self.end)
+        # From here to the registration nothing may wait: what is read now and what is told later must meet without a gap.
+        if self.initial:
+            wanted = self.version
+            if wanted > self.store.committed and not await self.store.reached(wanted, min(self.seconds, 3.0)):
+                self._tell_error(Refusal(504, f"Timeout: Too large resource version: {wanted}, current: {self.store.committed}"))
+                return
+            rows, backlog = selected(collection, self.selection), []
+            self.version = self.store.committed
+        else:
+            rows = []
+            found = collection.since(self.version) if self.version <= self.store.committed else []
+            if found is None:
+                self._tell_error(expired(f"too old resource version: {self.version} ({collection.floor})"))
+                ending.cancel()
+                return
+            backlog = found
+        collection.listeners.add(self.on_events)
+        timer: asyncio.TimerHandle | None = None
+        try:
+            await self._tell_rows(rows)
+            if self.initial_end:
+                body.write(self.form.bookmark(self.resource, self.version, True))
+            await self._tell_backlog(backlog)
+            self._live = True
+            if self.bookmarks:
+                timer = self.store.loop.call_later(BOOKMARK_SECONDS, self._bookmark_later)
+                self._timer = timer
+            await self._over
+            if self.bookmarks and not body.closed:
+                body.write(self.form.bookmark(self.resource, self._told(), False))
+        finally:
+            collection.listeners.discard(self.on_events)
+            ending.cancel()
+            if timer is not None:
+                self._timer.cancel()
+
+    def end(self) -> None:
+        """The watch is over; the client comes again from its last version."""
+        if not self._over.done():
+            self._over.set_result(None)
+
+    def _told(self) -> int:
+        """The version up to which this watcher knows everything: events are told in the step in which they are committed."""
+        return max(self.version, self.store.committed) if self._live else self.version
+
+    def _bookmark_later(self) -> None:
+        if self._live and not self._body.closed:
+            self._body.write(self.form.bookmark(self.resource, self._told(), False))
+            self._timer = self.store.loop.call_later(BOOKMARK_SECONDS, self._bookmark_later)
+
+    def _tell_error(self, refusal: Refusal) -> None:
+        self._body.write(msgspec.json.encode({"type": "ERROR", "object": refusal.tree()}) + b"\n")
+
+    async def _tell_rows(self, rows: list[Row]) -> None:
+        pieces: list[bytes] = []
+        size = 0
+        for row in rows:
+            piece = self._encode(ADDED, row)
+            pieces.append(piece)
+            size += len(piece)
+            if size > PIECE:
+                self._body.write(b"".join(pieces))
+                await self._body.drain()
+                pieces, size = [], 0
+        self._body.write(b"".join(pieces))
+
+    async def _tell_backlog(self, backlog: list[Event]) -> None:
+        """The history, then what came while it was told."""
+        for event in backlog:
+            self._tell([event])
+            if self._body.buffered > PIECE:
+                await self._body.drain()
+        while self._waiting:
+            self._tell([self._waiting.popleft()])
+            if self._body.buffered > PIECE:
+                await self._body.drain()
+
+    def _encode(self, type: str, row: Row) -> bytes:
+        first, self._first = self._first, False
+        return self.form.event(self.resource, type, row, first)
+
+    # --- live -----------------------------------------------------------------------------------------------------------
+
+    def on_events(self, events: list[Event]) -> None:
+        if not self._live:
+            self._waiting.extend(events)
+            if len(self._waiting) > 200_000:
+                self._cut()
+            return
+        if self._body.closed:
+            self.end()
+        elif self._body.buffered > BUFFER:
+            self._cut()
+        else:
+            self._tell(events)
+
+    def _cut(self) -> None:
+        """The client does not read: it is told 410, should it ever get there, and closed."""
+        self._tell_error(expired(f"too old resource version: {self.version} ({self.store.committed})"))
+        self.resource.collection.listeners.discard(self.on_events)
+        self._body.abort()
+        self.end()
+
+    def _tell(self, events: list[Event]) -> None:
+        selection = self.selection
+        if selection.everything and self.version < events[0].version and self.form is PLAIN and self._body.chunked:
+            self._body.write_framed(self._shared(events))
+            self.version = events[-1].version
+            return
+        pieces: list[bytes] = []
+        for event in events:
+            if event.version <= self.version:
+                continue
+            self.version = event.version
+            row, old = event.row, event.old
+            if selection.everything:
+                if not selection.namespace or row.namespace == selection.namespace:
+                    pieces.append(self._event(event.type, row, event))
+                continue
+            now = event.type is not DELETED and selection.matches(row)
+            before = old is not None and selection.matches(old)
+            if now:
+                pieces.append(self._event(MODIFIED if before else ADDED, row, event))
+            elif before:
+                assert old is not None
+                if event.type is DELETED:
+                    pieces.append(self._event(DELETED, row, event))
+                else:
+                    pieces.append(self._encode(DELETED, moved_version(old, event.version)))
+        if pieces:
+            self._body.write(b"".join(pieces))
+
+    def _event(self, type: str, row: Row, event: Event) -> bytes:
+        if self._first and self.form in TABLES.values():
+            return self._encode(type, row)
+        self._first = False
+        return event_bytes(self.form, self.resource, type, row, event)
+
+    def _shared(self, events: list[Event]) -> bytes:
+        """One framed chunk for a batch, the same for all watchers of a resource and namespace."""
+        resource, namespace = self.resource, self.selection.namespace
+        cache = events[0].encoded
+        key = (resource.token, namespace, len(events))
+        found = cache.get(key)
+        if found is None:
+            pieces = [
+                event_bytes(PLAIN, resource, event.type, event.row, event)
+                for event in events
+                if not namespace or event.row.namespace == namespace
+            ]
+            found = cache[key] = Body.frame(b"".join(pieces)) if pieces else b""
+        return found
