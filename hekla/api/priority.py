@@ -1,0 +1,19 @@
+"""Priority classes: the names that people give to how important a pod is."""
+
+from __future__ import annotations
+
+from hekla.api.kinds import Kind
+from hekla.api.meta import Object, always
+from hekla.api.schema import Int32
+
+
+class PriorityClass(Object):
+    api_version: str = always("scheduling.k8s.io/v1")
+    kind: str = always("PriorityClass")
+    value: Int32 = always(0)
+    global_default: bool = False
+    description: str = ""
+    preemption_policy: str = ""
+
+
+PRIORITY_CLASS = Kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False, type=PriorityClass)

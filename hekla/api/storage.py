@@ -1,0 +1,161 @@
+"""Classes and drivers of storage, and what a node can attach."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from hekla.api.claims import CSIPersistentVolumeSource, LocalVolumeSource, ObjectReference, VolumeNodeAffinity
+from hekla.api.kinds import Kind
+from hekla.api.meta import Object, Selector, Struct, always
+from hekla.api.schema import Int32, Int64, Quantity, ResourceList, Time
+from hekla.api.volumes import HostPathVolumeSource, NFSVolumeSource
+
+
+class TopologySelectorLabelRequirement(Struct):
+    key: str = ""
+    values: list[str] = []
+
+
+class TopologySelectorTerm(Struct):
+    match_label_expressions: list[TopologySelectorLabelRequirement] = []
+
+
+class StorageClass(Object):
+    api_version: str = always("storage.k8s.io/v1")
+    kind: str = always("StorageClass")
+    provisioner: str = ""
+    parameters: dict[str, str] = {}
+    reclaim_policy: str = ""
+    mount_options: list[str] = []
+    allow_volume_expansion: bool | None = None
+    volume_binding_mode: str = ""
+    allowed_topologies: list[TopologySelectorTerm] = []
+
+
+class TokenRequest(Struct):
+    audience: str = ""
+    expiration_seconds: Int64 | None = None
+
+
+class CSIDriverSpec(Struct):
+    attach_required: bool | None = None
+    pod_info_on_mount: bool | None = None
+    volume_lifecycle_modes: list[str] = []
+    storage_capacity: bool | None = None
+    fs_group_policy: str = ""
+    token_requests: list[TokenRequest] = []
+    requires_republish: bool | None = None
+    se_linux_mount: bool | None = None
+    node_allocatable_update_period_seconds: Int32 | None = None
+    service_account_token_in_secrets: bool | None = None
+    prevent_pod_scheduling_if_missing: bool | None = None
+
+
+class CSIDriver(Object):
+    api_version: str = always("storage.k8s.io/v1")
+    kind: str = always("CSIDriver")
+    spec: CSIDriverSpec = msgspec.field(default_factory=CSIDriverSpec)
+
+
+class VolumeNodeResources(Struct):
+    count: Int32 | None = None
+
+
+class CSINodeDriver(Struct):
+    name: str = ""
+    node_id: str = ""
+    topology_keys: list[str] = []
+    allocatable: VolumeNodeResources | None = None
+
+
+class CSINodeSpec(Struct):
+    drivers: list[CSINodeDriver] = []
+
+
+class CSINode(Object):
+    api_version: str = always("storage.k8s.io/v1")
+    kind: str = always("CSINode")
+    spec: CSINodeSpec = msgspec.field(default_factory=CSINodeSpec)
+
+
+class CSIStorageCapacity(Object):
+    api_version: str = always("storage.k8s.io/v1")
+    kind: str = always("CSIStorageCapacity")
+    node_topology: Selector | None = None
+    storage_class_name: str = ""
+    capacity: Quantity = ""
+    maximum_volume_size: Quantity = ""
+
+
+class VolumeAttachmentSource(Struct):
+    persistent_volume_name: str = ""
+    capacity: ResourceList = {}
+    gce_persistent_disk: dict[str, Any] | None = None
+    aws_elastic_block_store: dict[str, Any] | None = None
+    host_path: HostPathVolumeSource | None = None
+    glusterfs: dict[str, Any] | None = None
+    nfs: NFSVolumeSource | None = None
+    rbd: dict[str, Any] | None = None
+    iscsi: dict[str, Any] | None = None
+    cinder: dict[str, Any] | None = None
+    cephfs: dict[str, Any] | None = None
+    fc: dict[str, Any] | None = None
+    flocker: dict[str, Any] | None = None
+    flex_volume: dict[str, Any] | None = None
+    azure_file: dict[str, Any] | None = None
+    vsphere_volume: dict[str, Any] | None = None
+    quobyte: dict[str, Any] | None = None
+    azure_disk: dict[str, Any] | None = None
+    photon_persistent_disk: dict[str, Any] | None = None
+    portworx_volume: dict[str, Any] | None = None
+    scale_io: dict[str, Any] | None = None
+    local: LocalVolumeSource | None = None
+    storageos: dict[str, Any] | None = None
+    csi: CSIPersistentVolumeSource | None = None
+    access_modes: list[str] = []
+    claim_ref: ObjectReference | None = None
+    persistent_volume_reclaim_policy: str = ""
+    storage_class_name: str = ""
+    mount_options: list[str] = []
+    volume_mode: str = ""
+    node_affinity: VolumeNodeAffinity | None = None
+    volume_attributes_class_name: str = ""
+
+
+class VolumeAttachmentSpec(Struct):
+    attacher: str = ""
+    source: VolumeAttachmentSource = msgspec.field(default_factory=VolumeAttachmentSource)
+    node_name: str = ""
+
+
+class VolumeError(Struct):
+    time: Time = ""
+    message: str = ""
+    error_code: Int32 | None = None
+
+
+class VolumeAttachmentStatus(Struct):
+    attached: bool = always(False)
+    attachment_metadata: dict[str, str] = {}
+    attach_error: VolumeError | None = None
+    detach_error: VolumeError | None = None
+
+
+class VolumeAttachment(Object):
+    api_version: str = always("storage.k8s.io/v1")
+    kind: str = always("VolumeAttachment")
+    spec: VolumeAttachmentSpec = msgspec.field(default_factory=VolumeAttachmentSpec)
+    status: VolumeAttachmentStatus = msgspec.field(default_factory=VolumeAttachmentStatus)
+
+
+STORAGE_CLASS = Kind("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False, type=StorageClass)
+CSI_DRIVER = Kind("storage.k8s.io", "v1", "CSIDriver", "csidrivers", namespaced=False, type=CSIDriver)
+CSI_NODE = Kind("storage.k8s.io", "v1", "CSINode", "csinodes", namespaced=False, type=CSINode)
+CSI_STORAGE_CAPACITY = Kind(
+    "storage.k8s.io", "v1", "CSIStorageCapacity", "csistoragecapacities", namespaced=True, type=CSIStorageCapacity
+)
+VOLUME_ATTACHMENT = Kind(
+    "storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments", namespaced=False, type=VolumeAttachment
+)
