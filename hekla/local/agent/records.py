@@ -1,0 +1,268 @@
+"""What the agent keeps on disk of pods and containers, so that it may be killed at any moment and go on afterwards.
+
+    <root>/pods/<pod uid>/
+        pod.json                        namespace, name, address: what is needed when the pod object is already gone
+        hosts, volumes/, scratch/       what its containers see
+        containers/<name>/<attempt>/    one slot for each time that a container was started
+            launch.json                 what to start; written whole before anything starts
+            claim                       pid and start time of the process that took the slot; made by link(2), so at most once
+            log, log.times              output as written, and when it grew
+            exit                        the exit code, written by the keeper; empty while the container runs
+            error                       why it could not be started
+
+A slot is started at most once, whoever tries and however often: the claim decides.  An attempt without a claim may be
+started again; an attempt with one is running, ended, or lost with its keeper.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import psutil
+
+UNKNOWN_EXIT = 137
+
+
+class Launch(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Everything that starting one container takes; the spawner reads it as JSON."""
+
+    argv: list[str]
+    env: dict[str, str] = {}
+    cwd: str = ""
+    """Made where it is missing."""
+    mounts: list[tuple[str, str, bool]] = []
+    """(source on this machine, path in the container, read only)."""
+    hostname: str = ""
+    user: int | None = None
+    group: int | None = None
+    groups: list[int] = []
+    cgroup: str = ""
+    """A cgroup directory to join; empty for none."""
+    namespaces: list[str] = []
+    """Of user, mount, uts and pid, what this machine allows."""
+
+
+class StartError(msgspec.Struct):
+    """Why a container that was claimed never ran."""
+
+    reason: str
+    message: str
+    code: int = 128
+
+
+class PodRecord(msgspec.Struct, rename="camel"):
+    """What must be known of a pod without its object."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Which process took a slot."""
+
+    pid: int
+    start: str
+    """Start time as the system words it, with the boot that it belongs to: a pid alone may be somebody else's by now."""
+
+    def alive(self) -> bool:
+        """Whether exactly that process still runs."""
+        return start_of(self.pid) == self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a container ended."""
+
+    code: int
+    finished: float
+    """Seconds since the epoch."""
+    reason: str = ""
+    """Set where it is not simply Completed or Error."""
+    message: str = ""
+
+
+def boot() -> str:
+    """Names this boot of the machine."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return str(int(psutil.boot_time()))
+
+
+_BOOT = boot()
+
+
+def start_of(pid: int) -> str:
+    """When a process started, with the boot; empty when it is gone or a zombie."""
+    if sys.platform == "linux":
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                fields = file.read().rpartition(b") ")[2].split()
+        except OSError:
+            return ""
+        return "" if fields[0] in (b"Z", b"X") else f"{fields[19].decode()}@{_BOOT}"
+    try:
+        process = psutil.Process(pid)
+        return "" if process.status() == psutil.STATUS_ZOMBIE else f"{process.create_time():.2f}@{_BOOT}"
+    except psutil.Error:
+        return ""
+
+
+def write_atomically(path: Path, content: bytes, mode: int = 0o600) -> None:
+    """Replaces a file in one step."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+    os.replace(temporary, path)
+
+
+class Slot:
+    """One attempt of one container."""
+
+    __slots__ = ("attempt", "container", "directory")
+
+    def __init__(self, directory: Path, container: str, attempt: int) -> None:
+        self.directory = directory
+        self.container = container
+        self.attempt = attempt
+
+    @property
+    def log(self) -> Path:
+        return self.directory / "log"
+
+    @property
+    def times(self) -> Path:
+        return self.directory / "log.times"
+
+    def prepare(self, launch: Launch) -> None:
+        """Writes down what is to be started; nothing may start before this is on disk."""
+        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.log.touch(mode=0o600)
+        write_atomically(self.directory / "launch.json", msgspec.json.encode(launch))
+
+    def launch(self) -> Launch | None:
+        try:
+            return msgspec.json.decode((self.directory / "launch.json").read_bytes(), type=Launch)
+        except (OSError, msgspec.MsgspecError):
+            return None
+
+    def claim(self) -> Claim | None:
+        """Who took the slot; None when nobody has."""
+        try:
+            pid, start = (self.directory / "claim").read_text().split()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return Claim(int(pid), start)
+
+    def started(self) -> float:
+        """When the slot was taken, in seconds since the epoch; 0 when it was not."""
+        try:
+            return (self.directory / "claim").stat().st_mtime
+        except OSError:
+            return 0.0
+
+    def exit(self) -> Exit | None:
+        """How the container ended; None while no exit code is on disk."""
+        path = self.directory / "exit"
+        try:
+            text = path.read_text()
+            finished = path.stat().st_mtime
+        except OSError:
+            return None
+        if not text.endswith("\n"):
+            return None
+        code = int(text)
+        try:
+            error = msgspec.json.decode((self.directory / "error").read_bytes(), type=StartError)
+        except (OSError, msgspec.MsgspecError):
+            return Exit(code, finished)
+        return Exit(code, finished, error.reason, error.message)
+
+    def give_up(self, reason: str, message: str, code: int = UNKNOWN_EXIT) -> Exit:
+        """Writes down an end that no keeper reported; an exit code that is there already wins."""
+        if (known := self.exit()) is not None:
+            return known
+        write_atomically(self.directory / "error", msgspec.json.encode(StartError(reason, message, code)))
+        write_atomically(self.directory / "exit", b"%d\n" % code)
+        known = self.exit()
+        assert known is not None
+        return known
+
+
+class PodDirectory:
+    """The directory of one pod."""
+
+    __slots__ = ("path",)
+
+    def __init__(self, root: Path, uid: str) -> None:
+        self.path = root / "pods" / uid
+
+    @property
+    def hosts(self) -> Path:
+        return self.path / "hosts"
+
+    @property
+    def volumes(self) -> Path:
+        return self.path / "volumes"
+
+    @property
+    def scratch(self) -> Path:
+        return self.path / "scratch"
+
+    def make(self, record: PodRecord) -> None:
+        """Makes the directory.  The pod's own users may walk through it, so it is open, below a private root."""
+        for directory in (self.path, self.volumes, self.scratch, self.path / "containers"):
+            directory.mkdir(parents=True, exist_ok=True)
+            os.chmod(directory, 0o755)
+        write_atomically(self.path / "pod.json", msgspec.json.encode(record))
+
+    def record(self) -> PodRecord | None:
+        try:
+            return msgspec.json.decode((self.path / "pod.json").read_bytes(), type=PodRecord)
+        except (OSError, msgspec.MsgspecError):
+            return None
+
+    def slot(self, container: str, attempt: int) -> Slot:
+        return Slot(self.path / "containers" / container / str(attempt), container, attempt)
+
+    def slots(self) -> Iterator[Slot]:
+        """Every attempt of every container, in order."""
+        base = self.path / "containers"
+        if not base.is_dir():
+            return
+        for container in sorted(base.iterdir()):
+            for attempt in sorted(int(d.name) for d in container.iterdir() if d.name.isdigit()):
+                yield Slot(container / str(attempt), container.name, attempt)
+
+    def forget_before(self, container: str, attempt: int) -> None:
+        """Removes attempts that nobody can ask for any more: `kubectl logs --previous` reaches one back."""
+        base = self.path / "containers" / container
+        if not base.is_dir():
+            return
+        for directory in base.iterdir():
+            if directory.name.isdigit() and int(directory.name) < attempt:
+                shutil.rmtree(directory, ignore_errors=True)
+
+    def remove(self) -> None:
+        """Removes everything of the pod."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def pod_directories(root: Path) -> Iterator[PodDirectory]:
+    """Every pod that has left something on disk."""
+    base = root / "pods"
+    if base.is_dir():
+        for entry in sorted(base.iterdir()):
+            if entry.is_dir():
+                yield PodDirectory(root, entry.name)

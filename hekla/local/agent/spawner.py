@@ -1,0 +1,364 @@
+"""Starts containers: a small process beside the agent that forks cheaply and makes the namespaces.
+
+Run as a script with nothing but the standard library, because what it imports every fork pays for.  It reads lines
+`<id> <slot directory>` and answers `<id> <pid> <start>` or `<id> ! <message>`.  Each container becomes two processes: the
+command, and above it a keeper, a shell that waits for it and writes its exit code into the slot.  So the spawner and the
+agent may both be killed: containers run on, their output goes straight to their files, and their exit codes are kept.
+
+The order in `begin` matters: everything that can fail comes before the claim, except looking up the command, whose failure is
+the container's own.  Called as `spawner.py probe` it says which namespaces this machine allows, by trying.
+"""
+
+import ctypes
+import errno
+import json
+import os
+import signal
+import stat
+import sys
+
+KEEPER = 'exec 4>&2 2>/dev/null; "$@" 2>&4 3>&- 4>&-; echo $? >&3'
+"""Waits for the command.  The shell's own remarks ("Terminated") must not reach the log, hence the detour by descriptor 4."""
+SWEEP = "; kill -9 0"
+"""Without a pid namespace: ends what the command has left behind in its process group, and the keeper itself."""
+
+CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWUSER, CLONE_NEWPID = 0x20000, 0x4000000, 0x10000000, 0x20000000
+FLAGS = {"user": CLONE_NEWUSER, "mount": CLONE_NEWNS, "uts": CLONE_NEWUTS, "pid": CLONE_NEWPID}
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18
+PR_SET_CHILD_SUBREAPER = 36
+PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
+MNT_DETACH = 2
+
+DEVICES = {"null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm", "mqueue", "fd", "stdin", "stdout", "stderr",
+           "fuse", "kfd", "dri", "infiniband", "kvm"}  # fmt: skip
+"""What a container sees of /dev, and nvidia*: a mirror of all of it would cost a mount for each of two hundred terminals."""
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def check(result, what):
+    if result == -1:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+
+
+def unshare(flags):
+    check(libc.unshare(flags), "unshare")
+
+
+def mount(source, target, kind="", flags=0, data=""):
+    encode = os.fsencode
+    check(libc.mount(encode(source), encode(target), encode(kind) or None, ctypes.c_ulong(flags), encode(data) or None),
+          f"mount {source} on {target}")  # fmt: skip
+
+
+def write(path, text):
+    descriptor = os.open(path, os.O_WRONLY)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
+
+
+def enter(namespaces):
+    """Leaves the machine's namespaces for own ones; as an ordinary user by way of a user namespace, keeping the user's id."""
+    uid, gid = os.geteuid(), os.getegid()
+    flags = 0
+    for name in namespaces:
+        flags |= FLAGS[name]
+    unshare(flags)
+    if "user" in namespaces:
+        write("/proc/self/setgroups", "deny")
+        write("/proc/self/uid_map", f"{uid} {uid} 1")
+        write("/proc/self/gid_map", f"{gid} {gid} 1")
+    if "mount" in namespaces:
+        mount("none", "/", flags=MS_REC | MS_PRIVATE)
+
+
+class Tree:
+    """The container's view of the files: this machine's, with the pod's mounts in their places."""
+
+    def __init__(self):
+        self.made = set()
+        """Device numbers of the file systems that are ours: there, directories may be made."""
+        self.volumes = []
+
+    def place(self, source, target, read_only):
+        """Mounts `source` at `target`, making room for it where the path does not exist."""
+        directory = os.path.isdir(source)
+        target = os.path.realpath(target)
+        self.make_room(target, directory)
+        mount(source, target, flags=MS_BIND | MS_REC)
+        if read_only:
+            self.remount_read_only(target)
+        self.volumes.append(target.rstrip("/") + "/")
+
+    @staticmethod
+    def remount_read_only(target):
+        flags = MS_BIND | MS_REMOUNT | MS_RDONLY
+        kept = os.statvfs(target).f_flag & (os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC)
+        # A user namespace may not drop what the machine's mount has; the numbers of ST_ and MS_ are the same.
+        mount("none", target, flags=flags | kept)
+
+    def make_room(self, target, directory):
+        try:
+            found = os.stat(target)
+            if stat.S_ISDIR(found.st_mode) == directory:
+                return
+        except OSError:
+            pass
+        ancestor = os.path.dirname(target)
+        while not os.path.isdir(ancestor):
+            ancestor = os.path.dirname(ancestor)
+        inside = any((ancestor + "/").startswith(volume) for volume in self.volumes)
+        if not inside and os.stat(ancestor).st_dev not in self.made:
+            self.mirror(ancestor)
+        if directory:
+            os.makedirs(target, 0o755, exist_ok=True)
+        else:
+            os.makedirs(os.path.dirname(target), 0o755, exist_ok=True)
+            os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666))
+
+    def mirror(self, path):
+        """Replaces a directory by a copy that shares its entries, so that entries can be added without touching the machine."""
+        try:
+            entries = list(os.scandir(path))
+        except OSError:
+            entries = []  # unreadable for us, hence for the container
+        mode = stat.S_IMODE(os.stat(path).st_mode)
+        old = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) if hasattr(os, "O_PATH") else os.open(path, os.O_RDONLY)
+        base = path
+        if path == "/":
+            base = "/tmp" if os.path.isdir("/tmp") else "/mnt"
+        mount("tmpfs", base, "tmpfs", MS_NOSUID, f"mode={mode:o},size=25%")
+        if path == "/":
+            self.made.add(os.stat(base).st_dev)
+        for entry in entries:
+            if path == "/dev" and entry.name not in DEVICES and not entry.name.startswith("nvidia"):
+                continue
+            self.copy_entry(f"/proc/self/fd/{old}/{entry.name}", f"{base.rstrip('/')}/{entry.name}", entry)
+        os.close(old)
+        if path == "/":
+            change_root(base)
+        else:
+            self.made.add(os.stat(base).st_dev)
+
+    @staticmethod
+    def copy_entry(source, target, entry):
+        try:
+            if entry.is_symlink():
+                os.symlink(os.readlink(source), target)
+                return
+            if entry.is_dir(follow_symlinks=False):
+                os.mkdir(target, 0o755)
+            else:
+                os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
+            mount(source, target, flags=MS_BIND | MS_REC)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.EACCES, errno.EPERM, errno.EINVAL):
+                raise  # an entry that vanished or is closed to us is simply not there
+
+
+def change_root(path):
+    os.chdir(path)
+    number = PIVOT_ROOT.get(os.uname().machine)
+    if number is not None and libc.syscall(number, b".", b".") == 0:
+        check(libc.umount2(b".", MNT_DETACH), "umount the old root")
+    else:
+        os.chroot(".")
+    os.chdir("/")
+
+
+def whole_path(command, cwd, path):
+    """Where the command is; None when nowhere."""
+    if "/" in command:
+        return os.path.join(cwd, command) if os.path.exists(os.path.join(cwd, command)) else None
+    for directory in path.split(":"):
+        candidate = os.path.join(directory or cwd, command)
+        if os.path.isfile(candidate) and os.access(candidate, os.X_OK):
+            return candidate
+    return None
+
+
+def myself():
+    """Own pid and start time as the rest of the machine sees them, also from inside a pid namespace whose /proc is still the outer."""
+    try:
+        pid = int(os.readlink("/proc/self"))
+        with open("/proc/self/stat", "rb") as file:
+            start = file.read().rpartition(b") ")[2].split()[19].decode()
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return pid, f"{start}@{file.read().strip()}"
+    except OSError:
+        return os.getpid(), "-"  # no /proc: the agent completes it
+
+
+def begin(slot, answer):
+    """In the child: becomes the keeper of the container of `slot`.  Never returns."""
+    with open(f"{slot}/launch.json", "rb") as file:
+        launch = json.load(file)
+    for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    os.setsid()
+    log = os.open(f"{slot}/log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    directory = os.open(slot, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    namespaces = launch.get("namespaces", [])
+    if launch.get("cgroup"):
+        write(f"{launch['cgroup']}/cgroup.procs", "0")
+    if namespaces:
+        enter(namespaces)
+    tree = Tree()
+    if "mount" in namespaces:
+        mounts = sorted(launch.get("mounts", ()), key=lambda entry: entry[1].count("/"))
+        if any(not os.path.exists("/" + target.split("/")[1]) for _, target, _ in mounts if target.count("/") >= 1):
+            tree.mirror("/")
+        for source, target, read_only in mounts:
+            tree.place(source, target, read_only)
+    if "uts" in namespaces and launch.get("hostname"):
+        hostname = launch["hostname"].encode()
+        check(libc.sethostname(hostname, len(hostname)), "sethostname")
+    if "pid" in namespaces and os.fork():
+        os._exit(0)
+    pid, start = myself()
+    if "pid" in namespaces:
+        mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    cwd = launch.get("cwd") or "/"
+    try:
+        os.chdir(cwd)
+    except FileNotFoundError:
+        os.makedirs(cwd, exist_ok=True)
+        os.chdir(cwd)
+    if not take(directory, pid, start):
+        answer("! the slot was taken already")
+        os._exit(0)
+    result = os.open("exit", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600, dir_fd=directory)
+    answer(f"{pid} {start}")
+    env, argv = launch.get("env", {}), launch["argv"]
+    command = whole_path(argv[0], cwd, env.get("PATH", "/usr/bin:/bin"))
+    if command is None:
+        where = "no such file or directory" if "/" in argv[0] else "executable file not found in $PATH"
+        fail(directory, result, f'failed to create containerd task: failed to create shim task: exec: "{argv[0]}": {where}')
+    become(launch.get("user"), launch.get("group"), launch.get("groups", []))
+    nothing = os.open("/dev/null", os.O_RDONLY)
+    # Descriptors are moved above the ones that they will take, so that none overwrites another.
+    nothing, log, result = (fcntl_dup(descriptor) for descriptor in (nothing, log, result))
+    for number, descriptor in enumerate((nothing, log, log, result)):
+        os.dup2(descriptor, number, inheritable=True)
+    script = KEEPER if "pid" in namespaces else KEEPER + SWEEP
+    os.execve("/bin/sh", ["sh", "-c", script, "hekla-keeper", command, *argv[1:]], env)
+
+
+def become(user, group, groups):
+    """Takes the user and groups that the pod asks for; only root can."""
+    if group is not None:
+        os.setgroups(groups)
+        os.setgid(group)
+    elif groups:
+        os.setgroups([*os.getgroups(), *groups])
+    if user is not None:
+        os.setuid(user)
+
+
+def fcntl_dup(descriptor):
+    import fcntl
+
+    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10)
+
+
+def take(directory, pid, start):
+    """Takes the slot by making its claim; False when it was taken before.  A link appears whole or not at all."""
+    name = f".claim.{pid}"
+    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600, dir_fd=directory)
+    os.write(descriptor, f"{pid} {start}\n".encode())
+    os.close(descriptor)
+    try:
+        os.link(name, "claim", src_dir_fd=directory, dst_dir_fd=directory)
+        return True
+    except FileExistsError:
+        return False
+    finally:
+        os.unlink(name, dir_fd=directory)
+
+
+def fail(directory, result, message):
+    """The container was claimed but cannot run: that is its end."""
+    descriptor = os.open("error", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600, dir_fd=directory)
+    os.write(descriptor, json.dumps({"reason": "StartError", "message": message, "code": 128}).encode())
+    os.close(descriptor)
+    os.write(result, b"128\n")
+    os._exit(128)
+
+
+def serve():
+    """Starts what it is told to until the agent has gone."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system buries the children
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        # A keeper in a pid namespace loses its parent at once; it must come to us, where zombies are buried, and not to a
+        # process 1 that may not bury any.
+        libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    for line in sys.stdin:
+        number, _, slot = line.rstrip("\n").partition(" ")
+
+        def answer(text, number=number):
+            os.write(1, f"{number} {text}\n".encode())
+
+        try:
+            child = os.fork()
+        except OSError as error:
+            answer(f"! cannot fork: {error.strerror}")
+            continue
+        if child == 0:
+            # Descriptor 1 is the agent's: a copy that closes itself on exec takes its place.
+            keep = fcntl_dup(1)
+
+            def answer(text, number=number, keep=keep):
+                os.write(keep, f"{number} {text}\n".encode())
+
+            try:
+                begin(slot, answer)
+            except BaseException as error:
+                message = error.strerror or str(error) if isinstance(error, OSError) else repr(error)
+                answer("! " + message.replace("\n", " "))
+            finally:
+                os._exit(1)
+
+
+def probe():
+    """Tries every combination from the best down and prints, for each kind of namespace, why it is refused ("" when it works)."""
+    findings = {}
+    base = ["user"] if os.geteuid() else []
+    for name in ("user", "mount", "uts", "pid"):
+        findings[name] = attempt([*base, *({"mount", name} if name == "pid" else {name})])
+    if not os.geteuid() and findings["mount"]:
+        findings["mount by user"] = attempt(["user", "mount"])
+    print(json.dumps(findings))
+
+
+def attempt(namespaces):
+    read, wrote = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            enter(list(dict.fromkeys(namespaces)))
+            if "mount" in namespaces:
+                mount("tmpfs", "/tmp", "tmpfs", MS_NOSUID)
+            if "uts" in namespaces:
+                check(libc.sethostname(b"probe", 5), "sethostname")
+            if "pid" in namespaces:
+                inner = os.fork()
+                if inner:
+                    os._exit(os.waitstatus_to_exitcode(os.waitpid(inner, 0)[1]) and 1)
+                mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+            os._exit(0)
+        except (OSError, AttributeError) as error:
+            os.write(wrote, (getattr(error, "strerror", None) or str(error)).encode())
+            os._exit(1)
+    os.close(wrote)
+    text = os.read(read, 4096).decode()
+    code = os.waitpid(child, 0)[1]
+    os.close(read)
+    return text or ("refused" if code else "")
+
+
+if __name__ == "__main__":
+    probe() if sys.argv[1:] == ["probe"] else serve()
