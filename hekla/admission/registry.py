@@ -1,0 +1,111 @@
+"""The table of admission paths: which kind, which operations, which functions, under which webhook name.
+
+Reference: api-and-admission 5.2.  Everything that differs between paths is a row here; the server, the registration
+and the tests walk the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hekla.admission import cronjobs, hypernodes, jobflows, jobs, podgroups, pods, queues
+from hekla.admission.review import Lookup, Patch, Review, Settings, Tree, Verdict, metadata_of
+
+BATCH = "batch.volcano.sh", "v1alpha1"
+SCHEDULING = "scheduling.volcano.sh", "v1beta1"
+FLOW = "flow.volcano.sh", "v1alpha1"
+TOPOLOGY = "topology.volcano.sh", "v1alpha1"
+CORE = "", "v1"
+
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """One path.  Exactly one of `mutate` and `validate` is set; `refused` words an operation that the path does not serve."""
+
+    path: str
+    webhook: str
+    group: str
+    version: str
+    operations: tuple[str, ...]
+    refused: str
+    mutate: Callable[[Review], Patch | None] | None = None
+    validate: Callable[[Review], str] | None = None
+    namespace_selector: bool = True
+    side_effects: str = "NoneOnDryRun"
+
+    @property
+    def resource(self) -> str:
+        return self.path.split("/")[1]
+
+    @property
+    def configuration(self) -> str:
+        """The name of the webhook configuration object that announces this path."""
+        return "volcano-admission-service" + self.path.replace("/", "-")
+
+    @property
+    def expected_resource(self) -> str:
+        return f"expect resource to be {self.group}/{self.version}, Resource={self.resource}"
+
+
+C, CU, CUD = ("CREATE",), ("CREATE", "UPDATE"), ("CREATE", "UPDATE", "DELETE")
+INVALID_CREATE = "invalid operation `{operation}`, expect operation to be `CREATE`"
+
+ADMISSIONS = {
+    admission.path: admission
+    for admission in (
+        Admission("/jobs/mutate", "mutatejob.volcano.sh", *BATCH, C, "expect operation to be 'CREATE' ", mutate=jobs.mutate),
+        Admission("/jobs/validate", "validatejob.volcano.sh", *BATCH, CU, "expect operation to be 'CREATE' or 'UPDATE'",
+                  validate=jobs.validate),
+        Admission("/cronjobs/validate", "validatecronjob.volcano.sh", *BATCH, CU, "expect operation to be 'CREATE' or 'UPDATE'",
+                  validate=cronjobs.validate),
+        Admission("/podgroups/mutate", "mutatepodgroup.volcano.sh", *SCHEDULING, C, INVALID_CREATE, mutate=podgroups.mutate),
+        Admission("/podgroups/validate", "validatepodgroup.volcano.sh", *SCHEDULING, C, "unsupported operation {operation}",
+                  validate=podgroups.validate),
+        Admission("/queues/mutate", "mutatequeue.volcano.sh", *SCHEDULING, C, INVALID_CREATE, mutate=queues.mutate),
+        Admission("/queues/validate", "validatequeue.volcano.sh", *SCHEDULING, CUD,
+                  "invalid operation `{operation}`, expect operation to be `CREATE`, `UPDATE` or `DELETE`",
+                  validate=queues.validate),
+        Admission("/pods/mutate", "mutatepod.volcano.sh", *CORE, C, "expect operation to be 'CREATE' ", mutate=pods.mutate),
+        Admission("/pods/validate", "validatepod.volcano.sh", *CORE, C, "expect operation to be 'CREATE'", validate=pods.validate),
+        Admission("/hypernodes/validate", "validatehypernodes.volcano.sh", *TOPOLOGY, CU, "", validate=hypernodes.validate,
+                  namespace_selector=False, side_effects="None"),
+        Admission("/jobflows/validate", "validatejob.volcano.sh", *FLOW, CU, "expect operation to be 'CREATE' or 'UPDATE'",
+                  validate=jobflows.validate),
+    )
+}  # fmt: skip
+
+
+def review(
+    path: str,
+    operation: str,
+    object: Tree | None,
+    old_object: Tree | None,
+    lookup: Lookup,
+    settings: Settings,
+    *,
+    name: str = "",
+    namespace: str = "",
+) -> Verdict:
+    """Play one request through the rules of `path`.  A delete carries no object; its `name` is what counts then."""
+    admission = ADMISSIONS[path]
+    if operation not in admission.operations:
+        # An empty wording: the path lets operations through that it knows nothing about.
+        return Verdict(not admission.refused, admission.refused.format(operation=operation))
+    tree, old = object or {}, old_object or {}
+    metadata = metadata_of(tree)
+    request = Review(
+        operation,
+        tree,
+        old,
+        name or metadata.get("name") or metadata_of(old).get("name") or "",
+        namespace or metadata.get("namespace") or "",
+        lookup,
+        settings,
+    )
+    if admission.mutate is not None:
+        return Verdict(True, patch=admission.mutate(request))
+    assert admission.validate is not None
+    message = admission.validate(request)
+    return Verdict(not message, message)

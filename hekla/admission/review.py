@@ -1,0 +1,132 @@
+"""What a rule sees, and what it answers.
+
+The three pieces are kept apart so that a rule is a pure function: the request (`Review`), what else is in the cluster
+(`Lookup`, filled from caches by the server and from lists by tests) and how the process was started (`Settings`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+Tree = Mapping[str, Any]
+Patch = list[dict[str, Any]]
+
+DEFAULT_SCHEDULER = "volcano"
+ROOT_QUEUE = "root"
+DEFAULT_QUEUE = "default"
+
+
+class Lookup(Protocol):
+    """What rules may ask about the rest of the cluster; answers may lag behind the server as any cache does."""
+
+    def queue(self, name: str) -> Tree | None: ...
+
+    def queues(self) -> Iterable[Tree]: ...
+
+    def children(self, parent: str) -> Sequence[Tree]:
+        """Queues whose `spec.parent` is `parent`, in the order of the cache."""
+        ...
+
+    def namespace(self, name: str) -> Tree | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceGroup:
+    """One entry of the admission configuration (reference: api-and-admission 5.4)."""
+
+    name: str = ""
+    key: str = ""
+    values: tuple[str, ...] = ()
+    scheduler_name: str = ""
+    tolerations: tuple[dict[str, Any], ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    affinity: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The flags that change what rules say.  `resource_groups` is None where no configuration was loaded."""
+
+    scheduler_names: tuple[str, ...] = (DEFAULT_SCHEDULER,)
+    max_queue_depth: int = 5
+    queue_allocated_pods_check: bool = False
+    root_queue_protection: bool = True
+    pod_level_resources: bool = True
+    scheduling_gates: bool = False
+    resource_groups: tuple[ResourceGroup, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """One request: the objects are trees, empty where the operation has none."""
+
+    operation: str
+    object: Tree
+    old: Tree
+    name: str
+    namespace: str
+    lookup: Lookup
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    allowed: bool
+    message: str = ""
+    patch: Patch | None = None
+
+
+class StaticLookup:
+    """A lookup over given objects, for tests, recorded cases and tools."""
+
+    def __init__(self, queues: Iterable[Tree] = (), namespaces: Iterable[Tree] = ()) -> None:
+        self._queues = {name_of(queue): queue for queue in queues}
+        self._namespaces = {name_of(namespace): namespace for namespace in namespaces}
+
+    def queue(self, name: str) -> Tree | None:
+        return self._queues.get(name)
+
+    def queues(self) -> Iterable[Tree]:
+        return self._queues.values()
+
+    def children(self, parent: str) -> Sequence[Tree]:
+        return [queue for queue in self._queues.values() if spec_of(queue).get("parent") == parent]
+
+    def namespace(self, name: str) -> Tree | None:
+        return self._namespaces.get(name)
+
+
+def spec_of(tree: Tree) -> Tree:
+    return tree.get("spec") or {}
+
+
+def metadata_of(tree: Tree) -> Tree:
+    return tree.get("metadata") or {}
+
+
+def status_of(tree: Tree) -> Tree:
+    return tree.get("status") or {}
+
+
+def annotations_of(tree: Tree) -> Mapping[str, str]:
+    return metadata_of(tree).get("annotations") or {}
+
+
+def name_of(tree: Tree) -> str:
+    return metadata_of(tree).get("name") or ""
+
+
+def queue_not_found(name: str) -> str:
+    """How a missing Queue is named, as the API server words it."""
+    return f'queue.scheduling.volcano.sh "{name}" not found'
+
+
+def both_tiers(topology: Tree | None) -> bool:
+    """Whether a networkTopology limits its tier both by number and by name."""
+    topology = topology or {}
+    return topology.get("highestTierAllowed") is not None and bool(topology.get("highestTierName"))
+
+
+BOTH_TIERS = "must not specify 'highestTierAllowed' and 'highestTierName' in networkTopology simultaneously"
