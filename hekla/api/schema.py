@@ -43,8 +43,8 @@ class Rule:
     items: Rule | None = None
     """Promises of each element of a list, or of each value of a map."""
     int_or_string: bool = False
-    pod_template: bool = False
-    """The field is kept as a raw tree in Python and described to the API server as a pod template."""
+    shape: str = ""
+    """The field is kept as a raw tree in Python and described to the API server by the struct of this name."""
     open: bool = False
     """Unknown members stay: the API server keeps what it finds under this field."""
     embedded_metadata: bool = False
@@ -75,5 +75,5 @@ LabelName = Annotated[str, Rule(max_length=63, pattern=LABEL_PATTERN)]
 Quantity = Annotated[str | int | float, Rule(int_or_string=True, pattern=QUANTITY_PATTERN)]
 ResourceList = dict[str, Quantity]
 IntOrString = Annotated[int | str, Rule(int_or_string=True)]
-PodTemplate = Annotated[dict[str, Any], Rule(pod_template=True)]
+PodTemplate = Annotated[dict[str, Any], Rule(shape="PodTemplateSpec")]
 """A pod template as the user wrote it: a raw tree, so that nothing is lost."""

@@ -1,0 +1,64 @@
+"""Commands: how a person or a program asks a controller to act on a job or a queue; and the words for what happens and is done.
+
+The consumer deletes a command before it acts on it, so that a command acts at most once.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from hekla.api.kinds import Kind
+from hekla.api.meta import Object, OwnerReference, always
+from hekla.api.schema import Rule
+
+GROUP = "bus.volcano.sh"
+API_VERSION = f"{GROUP}/v1alpha1"
+
+
+class Event(StrEnum):
+    """What a lifecycle policy may wait for.  The last three are the controller's own and are refused in policies."""
+
+    ANY = "*"
+    POD_FAILED = "PodFailed"
+    POD_EVICTED = "PodEvicted"
+    POD_PENDING = "PodPending"
+    POD_RUNNING = "PodRunning"
+    JOB_UNKNOWN = "Unknown"
+    TASK_COMPLETED = "TaskCompleted"
+    TASK_FAILED = "TaskFailed"
+    JOB_UPDATED = "JobUpdated"
+    OUT_OF_SYNC = "OutOfSync"
+    COMMAND_ISSUED = "CommandIssued"
+
+
+class Action(StrEnum):
+    """What is done to a job or a queue.  From SYNC_JOB on, only controllers and commands may say it."""
+
+    ABORT_JOB = "AbortJob"
+    RESTART_JOB = "RestartJob"
+    RESTART_TASK = "RestartTask"
+    RESTART_POD = "RestartPod"
+    RESTART_PARTITION = "RestartPartition"
+    TERMINATE_JOB = "TerminateJob"
+    COMPLETE_JOB = "CompleteJob"
+    RESUME_JOB = "ResumeJob"
+    SYNC_JOB = "SyncJob"
+    ENQUEUE_JOB = "EnqueueJob"
+    SYNC_QUEUE = "SyncQueue"
+    OPEN_QUEUE = "OpenQueue"
+    CLOSE_QUEUE = "CloseQueue"
+
+
+class Command(Object):
+    """Flat, without spec and status."""
+
+    api_version: str = always(API_VERSION)
+    kind: str = always("Command")
+    action: str = ""
+    target: Annotated[OwnerReference | None, Rule(map_type="atomic")] = None
+    reason: str = ""
+    message: str = ""
+
+
+COMMAND = Kind(GROUP, "v1alpha1", "Command", "commands", namespaced=True, type=Command)

@@ -1,0 +1,162 @@
+"""Workflows: jobs that wait for jobs, made from templates."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+
+from hekla.api.batch import JobSpec, TaskState
+from hekla.api.kinds import Column, Kind
+from hekla.api.meta import Object, Struct, always
+from hekla.api.schema import Count, Duration, Required, Rule, Time
+
+GROUP = "flow.volcano.sh"
+API_VERSION = f"{GROUP}/v1alpha1"
+
+TaskName = Annotated[str, Rule(max_length=253)]
+
+
+class JobFlowPhase(StrEnum):
+    SUCCEED = "Succeed"
+    TERMINATING = "Terminating"
+    FAILED = "Failed"
+    RUNNING = "Running"
+    PENDING = "Pending"
+
+
+class JobRetainPolicy(StrEnum):
+    RETAIN = "retain"
+    DELETE = "delete"
+
+
+class HttpHeader(Struct):
+    name: Required[str] = ""
+    value: Required[str] = ""
+
+
+class HttpGet(Struct):
+    task_name: TaskName = ""
+    path: str = ""
+    port: Annotated[int, Rule(minimum=0, maximum=65535)] = 0
+    http_header: HttpHeader | None = None
+
+
+class TcpSocket(Struct):
+    task_name: TaskName = ""
+    port: Annotated[int, Rule(required=True, minimum=0, maximum=65535)] = 0
+
+
+class TaskStatus(Struct):
+    task_name: TaskName = ""
+    phase: Annotated[str, Rule(max_length=63)] = ""
+
+
+class Probe(Struct):
+    """Accepted and stored; a flow waits for completed jobs and looks at no probe."""
+
+    http_get_list: list[HttpGet] = []
+    tcp_socket_list: list[TcpSocket] = []
+    task_status_list: list[TaskStatus] = []
+
+
+class FlowDependsOn(Struct):
+    targets: list[str] = []
+    probe: Probe | None = None
+
+
+class Patch(Struct):
+    job_spec: JobSpec | None = None
+
+
+class Flow(Struct):
+    """One step: a job made from the template of this name."""
+
+    name: Annotated[str, Rule(required=True, min_length=1)] = ""
+    depends_on: FlowDependsOn | None = None
+    patch: Patch | None = None
+
+
+class JobFlowSpec(Struct):
+    flows: list[Flow] = []
+    job_retain_policy: Annotated[str, Rule(enum=tuple(JobRetainPolicy))] = ""
+
+
+class RunningHistory(Struct):
+    start_timestamp: Time = ""
+    end_timestamp: Time = ""
+    state: str = ""
+
+
+class FlowJobStatus(Struct):
+    name: str = ""
+    state: str = ""
+    start_timestamp: Time = ""
+    end_timestamp: Time = ""
+    restart_count: Count = 0
+    running_histories: list[RunningHistory] = []
+
+
+class FlowCondition(Struct):
+    phase: str = ""
+    create_time: Time = ""
+    running_duration: Duration = ""
+    task_status_count: dict[str, TaskState] = {}
+
+
+class FlowState(Struct):
+    phase: Annotated[str, Rule(enum=tuple(JobFlowPhase))] = ""
+
+
+class JobFlowStatus(Struct):
+    pending_jobs: list[str] = []
+    running_jobs: list[str] = []
+    failed_jobs: list[str] = []
+    completed_jobs: list[str] = []
+    terminated_jobs: list[str] = []
+    un_know_jobs: list[str] = []
+    """The wire spells it unKnowJobs."""
+    job_status_list: list[FlowJobStatus] = []
+    conditions: dict[str, FlowCondition] = {}
+    """Job name -> how it stood."""
+    state: FlowState = msgspec.field(default_factory=FlowState)
+
+
+class JobFlow(Object):
+    api_version: str = always(API_VERSION)
+    kind: str = always("JobFlow")
+    spec: JobFlowSpec = msgspec.field(default_factory=JobFlowSpec)
+    status: JobFlowStatus = msgspec.field(default_factory=JobFlowStatus)
+
+
+class JobTemplateStatus(Struct):
+    job_depends_on_list: list[str] = []
+
+
+class JobTemplate(Object):
+    """A job specification with a name, which flows make jobs from."""
+
+    api_version: str = always(API_VERSION)
+    kind: str = always("JobTemplate")
+    spec: JobSpec = msgspec.field(default_factory=JobSpec)
+    status: JobTemplateStatus = msgspec.field(default_factory=JobTemplateStatus)
+
+
+JOB_FLOW = Kind(
+    GROUP,
+    "v1alpha1",
+    "JobFlow",
+    "jobflows",
+    namespaced=True,
+    type=JobFlow,
+    short_names=("jf",),
+    columns=(
+        Column("Status", "string", ".status.state.phase"),
+        Column("Age", "date", ".metadata.creationTimestamp"),
+    ),
+    status=True,
+)
+JOB_TEMPLATE = Kind(
+    GROUP, "v1alpha1", "JobTemplate", "jobtemplates", namespaced=True, type=JobTemplate, short_names=("jt",), status=True
+)

@@ -1,0 +1,67 @@
+"""The inside of a node: its NUMA cells, which processor is where, and what of each cell pods have taken."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from hekla.api.kinds import Kind
+from hekla.api.meta import Object, Struct, always
+from hekla.api.schema import Rule
+
+GROUP = "nodeinfo.volcano.sh"
+API_VERSION = f"{GROUP}/v1alpha1"
+
+CPU_MANAGER_POLICY = "CPUManagerPolicy"
+TOPOLOGY_MANAGER_POLICY = "TopologyManagerPolicy"
+
+Index = Annotated[int, Rule(minimum=0)]
+
+
+class ResourceInfo(Struct):
+    allocatable: str = ""
+    """Indices as cpuset text, such as `0-3,8`."""
+    capacity: int = 0
+
+
+class CpuInfo(Struct):
+    """Where one processor sits.  Zero is absent on the wire."""
+
+    numa: Index = 0
+    socket: Index = 0
+    core: Index = 0
+
+
+class ContainerAllocation(Struct):
+    name: str = ""
+    allocations: dict[str, str] = {}
+    """Resource -> cpuset text for cpu, a quantity for the rest."""
+
+
+class PodAllocation(Struct):
+    uid: str = ""
+    name: str = ""
+    namespace: str = ""
+    container_allocations: list[ContainerAllocation] = []
+
+
+class NumatopoSpec(Struct):
+    policies: dict[str, str] = {}
+    res_reserved: dict[str, str] = {}
+    numares: dict[str, ResourceInfo] = {}
+    cpu_detail: dict[str, CpuInfo] = {}
+    pod_allocations: list[PodAllocation] = []
+
+
+class Numatopology(Object):
+    """Bears the name of its node."""
+
+    api_version: str = always(API_VERSION)
+    kind: str = always("Numatopology")
+    spec: NumatopoSpec = msgspec.field(default_factory=NumatopoSpec)
+
+
+NUMATOPOLOGY = Kind(
+    GROUP, "v1alpha1", "Numatopology", "numatopologies", namespaced=False, type=Numatopology, short_names=("numatopo",)
+)
