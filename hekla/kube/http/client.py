@@ -13,10 +13,12 @@ carried out.
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import partial
 
 import httptools
 
@@ -217,13 +219,18 @@ class _Connection(asyncio.Protocol):
         if not self.closed:
             self.closed = True
             if self.transport is not None:
-                self.transport.abort() if reason else self.transport.close()
+                if self.reason:
+                    self.transport.abort()
+                else:
+                    self.transport.close()
 
 
 class Stream:
     """An answer that is read while it comes: a watch, a log.  An async iterator of the body's pieces."""
 
-    __slots__ = ("_buffer", "_buffered", "_connection", "_ended", "_failure", "_paused", "_started", "_waiter", "headers", "status")
+    __slots__ = (
+        "_buffer", "_buffered", "_connection", "_ended", "_failure", "_paused", "_started", "_waiter", "headers", "status",
+    )  # fmt: skip
 
     def __init__(self, connection: _Connection) -> None:
         self.status = 0
@@ -337,7 +344,10 @@ class HttpClient:
         self.timeout = timeout
         self._pool = pool
         self._fixed = b" HTTP/1.1\r\nHost: " + target.authority + b"\r\n"
-        self._prefix = str(target).encode() if target.proxy and not target.tls else b""
+        self._prefix = b""
+        if target.proxy and not target.tls:  # a plain-HTTP server behind a proxy: the request names the whole URL
+            self._prefix = str(target).encode()
+            self._fixed += target.proxy.authorization
         self._idle: list[_Connection] = []
         self._busy: set[_Connection] = set()
         self._streams: set[_Connection] = set()
@@ -355,12 +365,12 @@ class HttpClient:
             method.encode(), self._prefix, path.encode(), self._fixed, headers, len(body),
         )  # fmt: skip
         while True:
-            connection = self._idle.pop() if self._idle else None
-            if connection is None or connection.closed:
+            if not self._idle or (connection := self._idle.pop()).closed:
                 connection = await self._acquire()
             fresh = connection.status == 0
             loop = connection.loop
-            answer = connection.answer = loop.create_future()
+            answer: asyncio.Future[Response] = loop.create_future()
+            connection.answer = answer
             connection.deadline = loop.time() + (timeout or self.timeout)
             self._busy.add(connection)
             connection.send(head, body)
@@ -374,20 +384,24 @@ class HttpClient:
                 connection.close("the request was given up")
                 raise
 
-    async def stream(self, method: str, path: str, headers: bytes = b"", body: bytes = b"", timeout: float | None = None) -> Stream:
+    async def stream(
+        self, method: str, path: str, headers: bytes = b"", body: bytes = b"", timeout: float | None = None
+    ) -> Stream:
         """One request whose answer is read piecewise; returns when the status and headers are there."""
         connection = await self._connect()
         connection.on_lost = self._streams.discard
         self._streams.add(connection)
         stream = connection.stream = Stream(connection)
         length = b"Content-Length: %d\r\n" % len(body) if body else b""
-        connection.send(b"%b %b%b%b%b%b\r\n" % (method.encode(), self._prefix, path.encode(), self._fixed, headers, length), body)
+        line = (method.encode(), self._prefix, path.encode(), self._fixed, headers, length)
+        limit = timeout or self.timeout
+        connection.send(b"%b %b%b%b%b%b\r\n" % line, body)
         try:
-            async with asyncio.timeout(timeout or self.timeout):
+            async with asyncio.timeout(limit):
                 await stream._started
         except TimeoutError:
             stream.close()
-            raise TimedOut(f"{self.target}: no answer to {method} {path} within {timeout or self.timeout:g} s", sent=True) from None
+            raise TimedOut(f"{self.target}: no answer to {method} {path} within {limit:g} s", sent=True) from None
         except TransportError as error:
             raise self._explained(error, method, path) from None
         except asyncio.CancelledError:
@@ -477,31 +491,43 @@ class HttpClient:
             self._loop = asyncio.get_running_loop()
             self._sweeper = self._loop.call_later(SWEEP_PERIOD, self._sweep)
         loop, target = self._loop, self.target
+        make = partial(_Connection, loop)
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 if target.unix:
-                    _, protocol = await loop.create_unix_connection(lambda: _Connection(loop), target.unix)
+                    _, protocol = await loop.create_unix_connection(make, target.unix)
                     return protocol
                 context = target.tls() if target.tls else None
                 name = (target.server_name or target.host) if context else None
                 if target.proxy is not None:
-                    return await open_tunnel(loop, target.proxy, target.host, target.port, context, name, lambda: _Connection(loop))
-                _, protocol = await loop.create_connection(
-                    lambda: _Connection(loop), target.host, target.port, ssl=context, server_hostname=name
+                    return await open_tunnel(loop, target.proxy, target.host, target.port, context, name, make)
+                transport, protocol = await loop.create_connection(
+                    make, target.host, target.port, ssl=context, server_hostname=name
                 )
+                keep_alive(transport)
                 return protocol
         except TimeoutError:
             raise TimedOut(f"{target}: no connection within {CONNECT_TIMEOUT:g} s", sent=False) from None
         except ssl.SSLCertVerificationError as error:
-            raise TransportError(f"{target}: the server's certificate is not trusted: {error.verify_message}", sent=False) from None
+            reason = f"the server's certificate is not trusted: {error.verify_message}"
+            raise TransportError(f"{target}: {reason}", sent=False) from None
         except ssl.SSLError as error:
             raise TransportError(f"{target}: TLS failed: {error.reason or error}", sent=False) from None
         except FileNotFoundError:
             raise TransportError(f"{target}: no such socket; the server is not running", sent=False) from None
         except ConnectionRefusedError:
-            raise TransportError(f"{target}: connection refused; the server is not running", sent=False) from None
+            refused = (
+                f"the proxy {target.proxy.host} refused" if target.proxy else "connection refused; the server is not running"
+            )
+            raise TransportError(f"{target}: {refused}", sent=False) from None
         except OSError as error:
             raise TransportError(f"{target}: {error.strerror or error}", sent=False) from None
+
+    def drop_idle(self) -> None:
+        """Close the connections that nobody uses, so that the next requests make new ones."""
+        for connection in self._idle:
+            connection.close()
+        self._idle.clear()
 
     async def close(self) -> None:
         """Close every connection; requests in flight fail."""
@@ -515,3 +541,14 @@ class HttpClient:
             if not waiter.done():
                 waiter.set_result(None)
         await asyncio.sleep(0)
+
+
+def keep_alive(transport: asyncio.BaseTransport) -> None:
+    """Have the kernel notice, within a minute, a peer that vanished without a word: a watch may be silent for long."""
+    sock = transport.get_extra_info("socket")
+    if sock is None:
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, option):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

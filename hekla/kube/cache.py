@@ -1,0 +1,270 @@
+"""A kind's objects as they are on the server, kept up to date by list and watch.
+
+What is here may be late, never wrong for ever: whatever breaks (the connection, the server, the history that a watch needs),
+the next list brings the cache to the server's state, and whoever listens is told of every difference, deletions included.
+Objects are shared by all readers: change a copy, not the object.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Generic, TypeVar
+
+from hekla.api.kinds import Kind, Malformed
+from hekla.api.meta import key
+from hekla.kube.backoff import Backoff
+from hekla.kube.client import PAGE, Client
+from hekla.kube.errors import ApiError, Expired
+from hekla.kube.http.client import TransportError
+from hekla.kube.objects import uid_of, version_of
+from hekla.kube.watch import BOOKMARK, DELETED, Event
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Change = Callable[[T | None, T | None], None]
+"""Called with (old, new); old None: it is new; new None: it is gone."""
+
+WATCH_SECONDS = (300, 600)
+"""How long one watch is asked for; drawn anew each time, so that all caches do not come back at once."""
+FIRST_DELAY, LONGEST_DELAY = 0.05, 10.0
+STABLE_AFTER = 10.0
+"""A watch that lived this many seconds ends with the back-off forgotten."""
+PATIENCE = 30.0
+"""Seconds of trouble between two complaints in the log."""
+
+
+class Cache(Generic[T]):
+    """The objects of one kind (in one namespace, by selectors), by key and by the given indexes.
+
+    `on_change` callbacks run on the event loop, in the order of the server's changes, after the cache itself has changed; they
+    must not block.  `on_malformed` hears of objects that could not be decoded, which are left out.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        kind: Kind[T],
+        *,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+        indexes: Mapping[str, Callable[[T], Iterable[str]]] | None = None,
+        on_malformed: Callable[[Malformed], None] | None = None,
+        page: int = PAGE,
+    ) -> None:
+        self.kind = kind
+        self.resource_version = ""
+        """The server's version that the cache has seen; "" before the first list."""
+        self._client = client
+        self._namespace = namespace
+        self._labels = labels
+        self._fields = fields
+        self._page = page
+        self._objects: dict[str, T] = {}
+        self._indexers = dict(indexes or {})
+        self._indexes: dict[str, dict[str, dict[str, T]]] = {name: {} for name in self._indexers}
+        self._callbacks: list[Change[T]] = []
+        self._on_malformed = on_malformed or (lambda problem: log.warning("%s; it is left out", problem))
+        self._synced = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._backoff = Backoff(FIRST_DELAY, LONGEST_DELAY)
+        self._trouble_since = self._complained_at = 0.0
+
+    # reading
+
+    def get(self, key: str) -> T | None:
+        return self._objects.get(key)
+
+    def all(self) -> list[T]:
+        return list(self._objects.values())
+
+    def by(self, index: str, value: str) -> list[T]:
+        """The objects for which the index function gave `value`."""
+        found = self._indexes[index].get(value)
+        return list(found.values()) if found else []
+
+    def values(self, index: str) -> Collection[str]:
+        """All values of an index that some object has."""
+        return self._indexes[index].keys()
+
+    def keys(self) -> Collection[str]:
+        return self._objects.keys()
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.all())
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._objects
+
+    # running
+
+    def on_change(self, callback: Change[T]) -> None:
+        """Hear of changes from now on; what is there already is told at once, as added."""
+        self._callbacks.append(callback)
+        for obj in self.all():
+            self._tell(callback, None, obj)
+
+    async def start(self) -> None:
+        """Begin to list and watch, in the background.  Calling it again changes nothing."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name=f"cache of {self.kind.plural}")
+
+    async def synced(self) -> None:
+        """Wait for the first complete list."""
+        await self._synced.wait()
+
+    @property
+    def has_synced(self) -> bool:
+        return self._synced.is_set()
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def __aenter__(self) -> Cache[T]:
+        await self.start()
+        await self.synced()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def _run(self) -> None:
+        version = ""
+        while True:
+            try:
+                if not version:
+                    version = await self._list()
+                    self._synced.set()
+                version = await self._watch(version)
+            except Expired as error:
+                log.debug("%s: %s; listing again", self.kind.plural, error)
+                version = ""
+                await asyncio.sleep(self._backoff())
+            except (ApiError, TransportError) as error:
+                version = "" if isinstance(error, ApiError) and error.code != 500 else self.resource_version
+                self._complain(error)
+                await asyncio.sleep(self._backoff())
+            except Exception:
+                log.exception("%s: the cache failed; listing again", self.kind.plural)
+                version = ""
+                await asyncio.sleep(max(1.0, self._backoff()))
+
+    async def _list(self) -> str:
+        listing = await self._client.list(
+            self.kind, self._namespace, labels=self._labels, fields=self._fields, limit=self._page
+        )
+        for problem in listing.malformed:
+            self._on_malformed(problem)
+        self._recovered()
+        listed = {key(obj): obj for obj in listing.items}
+        for gone in [name for name in self._objects if name not in listed]:
+            self._remove(gone)
+        for name, obj in listed.items():
+            known = self._objects.get(name)
+            if known is None or version_of(known) != version_of(obj):
+                self._put(name, obj)
+        self.resource_version = listing.resource_version
+        return listing.resource_version
+
+    async def _watch(self, version: str) -> str:
+        """One watch from `version` to its end; gives the version to go on from."""
+        began = time.monotonic()
+        watch = await self._client.open_watch(
+            self.kind,
+            self._namespace,
+            resource_version=version,
+            labels=self._labels,
+            fields=self._fields,
+            timeout=random.randint(*WATCH_SECONDS),
+            on_malformed=self._malformed,
+        )
+        async with watch:
+            self._recovered()
+            while batch := await watch.batch():
+                self._apply(batch)
+        if time.monotonic() - began > STABLE_AFTER:
+            self._backoff.reset()
+        else:  # a server that hangs up at once must not be asked in a tight loop
+            await asyncio.sleep(self._backoff())
+        return self.resource_version
+
+    def _apply(self, batch: list[Event[T]]) -> None:
+        for event in batch:
+            obj = event.object
+            if event.type == DELETED:
+                self._remove(key(obj), obj)
+            elif event.type != BOOKMARK:
+                self._put(key(obj), obj)
+            self.resource_version = version_of(obj)
+
+    def _malformed(self, problem: Malformed) -> None:
+        self._on_malformed(problem)
+        if problem.key in self._objects:  # as a list would have it: what cannot be read is not there
+            self._remove(problem.key)
+
+    # changing
+
+    def _put(self, name: str, obj: T) -> None:
+        old = self._objects.get(name)
+        if old is not None and uid_of(old) != uid_of(obj):  # deleted and made again while nobody looked
+            self._remove(name)
+            old = None
+        self._objects[name] = obj
+        for index, values in self._indexers.items():
+            self._reindex(index, name, set(values(old)) if old is not None else set(), obj, set(values(obj)))
+        for callback in self._callbacks:
+            self._tell(callback, old, obj)
+
+    def _remove(self, name: str, last: T | None = None) -> None:
+        """`last` is the object as the server saw it last, which a deletion brings along."""
+        old = self._objects.pop(name, None)
+        if old is None:
+            return
+        for index, values in self._indexers.items():
+            self._reindex(index, name, set(values(old)), None, set())
+        for callback in self._callbacks:
+            self._tell(callback, last if last is not None else old, None)
+
+    def _reindex(self, index: str, name: str, before: set[str], obj: T | None, after: set[str]) -> None:
+        table = self._indexes[index]
+        for value in before - after:
+            bucket = table[value]
+            del bucket[name]
+            if not bucket:
+                del table[value]
+        if obj is not None:
+            for value in after:
+                table.setdefault(value, {})[name] = obj
+
+    def _tell(self, callback: Change[T], old: T | None, new: T | None) -> None:
+        try:
+            callback(old, new)
+        except Exception:
+            log.exception("%s: a listener failed on %s", self.kind.plural, key(new if new is not None else old))
+
+    # trouble
+
+    def _complain(self, error: Exception) -> None:
+        now = time.monotonic()
+        if not self._trouble_since:
+            self._trouble_since = now
+            log.debug("%s: %s; trying again", self.kind.plural, error)
+        elif now - max(self._trouble_since, self._complained_at) > PATIENCE or not self._complained_at:
+            self._complained_at = now
+            log.warning("%s cannot be watched for %.0f s now: %s", self.kind.plural, now - self._trouble_since, error)
+
+    def _recovered(self) -> None:
+        if self._complained_at:
+            log.info("%s are watched again", self.kind.plural)
+        self._trouble_since = self._complained_at = 0.0

@@ -1,0 +1,387 @@
+"""The REST client: objects of a kind in and out, typed, over one pooled connection.
+
+A kind (`hekla.api.kinds.Kind`) says where its objects live and which type they decode into; everything here follows from it.
+Objects go out as JSON and answers are decoded from bytes straight into the type, because trees in between cost more than the
+request itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, Literal, TypeVar, cast
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from hekla.api.kinds import Kind, Listing, Malformed
+from hekla.kube.config import Connection
+from hekla.kube.credentials import CredentialError
+from hekla.kube.errors import ApiError, from_answer
+from hekla.kube.http.client import HttpClient, Response, Stream, TransportError
+from hekla.kube.objects import name_of, with_kind
+from hekla.kube.throttle import TokenBucket
+from hekla.kube.tls import TlsError
+from hekla.kube.watch import Event, Watch
+
+__all__ = ["Client", "Event", "Listing", "RawResponse"]
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+RawResponse = Response
+Query = Mapping[str, str]
+PatchType = Literal["merge", "json", "strategic", "apply"]
+
+PAGE = 500
+"""Objects a page of a list, as client-go asks for."""
+RETRIES = 10
+"""How often a request is repeated that the server answered with Retry-After."""
+LONGEST_RETRY_AFTER = 30.0
+PATCH_TYPES: dict[str, bytes] = {
+    "merge": b"Content-Type: application/merge-patch+json\r\n",
+    "json": b"Content-Type: application/json-patch+json\r\n",
+    "strategic": b"Content-Type: application/strategic-merge-patch+json\r\n",
+    "apply": b"Content-Type: application/apply-patch+yaml\r\n",
+}
+JSON_BODY = b"Content-Type: application/json\r\n"
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Client:
+    """Speaks to the API server of a connection.  Use it on one event loop, as an async context manager or with `close()`.
+
+    `pool` bounds the requests in flight; what is more waits its turn.  `qps` and `burst` limit the rate (0: no limit).
+    Methods raise `errors.ApiError` for what the server refuses and `http.client.TransportError` when there is no answer.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        user_agent: str = "hekla",
+        pool: int = 16,
+        qps: float = 0.0,
+        burst: int = 0,
+        on_warning: Callable[[str], None] | None = None,
+    ) -> None:
+        self.connection = connection
+        self.http = HttpClient(connection.target, pool=pool)
+        self._credentials = connection.credentials
+        self._base = connection.base_path
+        self._fixed = b"User-Agent: %b\r\nAccept: application/json\r\n%b" % (user_agent.encode(), connection.headers)
+        self._throttle = TokenBucket(qps, burst) if qps > 0 else None
+        self._on_warning = on_warning or (lambda text: log.info("the API server warns: %s", text))
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self.http.close()
+
+    # objects
+
+    async def get(self, kind: Kind[T], name: str, namespace: str | None = None) -> T:
+        answer = await self._send("GET", kind.path(namespace, name))
+        return self._object(kind, answer.body)
+
+    async def list(
+        self,
+        kind: Kind[T],
+        namespace: str | None = None,
+        *,
+        labels: str = "",
+        fields: str = "",
+        limit: int = PAGE,
+    ) -> Listing[T]:
+        """All objects, fetched page by page of `limit` (0: in one piece), as of one resourceVersion.
+
+        An object that does not decode is left out of `items` and named in `malformed`.
+        """
+        path = kind.path(namespace)
+        query = selectors(labels, fields)
+        listing: Listing[T] = Listing()
+        following = ""
+        while True:
+            page = {**query, "limit": str(limit)} if limit else query
+            if following:
+                page = {**page, "continue": following}
+            try:
+                answer = await self._send("GET", path, page)
+            except ApiError as error:
+                if error.code == 410 and following:  # the pages have outlived their version: all in one piece
+                    listing, following, limit = Listing(), "", 0
+                    continue
+                raise
+            part = kind.decode_list(answer.body)
+            listing.items.extend([with_kind(kind, item) for item in part.items])
+            listing.malformed.extend(part.malformed)
+            listing.resource_version = part.resource_version
+            following = part.continue_
+            if not following:
+                return listing
+
+    async def create(self, kind: Kind[T], obj: T | dict[str, Any], namespace: str | None = None, *, dry_run: bool = False) -> T:
+        if namespace is None and kind.namespaced:
+            namespace = name_of(obj)[1]
+        query = {"dryRun": "All"} if dry_run else None
+        answer = await self._send("POST", kind.path(namespace), query, self._body(kind, obj))
+        return self._object(kind, answer.body)
+
+    async def update(self, kind: Kind[T], obj: T | dict[str, Any], *, subresource: str | None = None) -> T:
+        """Replace the object; its resourceVersion, when there, must still be the newest (Conflict)."""
+        name, namespace = name_of(obj)
+        path = kind.path(namespace if kind.namespaced else None, name, subresource)
+        answer = await self._send("PUT", path, None, self._body(kind, obj))
+        return self._object(kind, answer.body)
+
+    async def update_status(self, kind: Kind[T], obj: T | dict[str, Any]) -> T:
+        return await self.update(kind, obj, subresource="status")
+
+    async def patch(
+        self,
+        kind: Kind[T],
+        name: str,
+        patch: Any,
+        namespace: str | None = None,
+        *,
+        type: PatchType = "merge",
+        subresource: str | None = None,
+        field_manager: str | None = None,
+        force: bool = False,
+    ) -> T:
+        query = {}
+        if field_manager:
+            query["fieldManager"] = field_manager
+        if force:
+            query["force"] = "true"
+        body = patch if isinstance(patch, bytes) else _encode(patch)
+        answer = await self._send("PATCH", kind.path(namespace, name, subresource), query, body, PATCH_TYPES[type])
+        return self._object(kind, answer.body)
+
+    async def delete(
+        self,
+        kind: Kind[Any],
+        name: str,
+        namespace: str | None = None,
+        *,
+        grace: int | None = None,
+        propagation: str | None = None,
+        uid: str | None = None,
+        resource_version: str | None = None,
+    ) -> None:
+        """Ask for the object's deletion; with `uid` only if it is still that object (else Conflict)."""
+        body = delete_options(grace, propagation, uid, resource_version)
+        await self._send("DELETE", kind.path(namespace, name), None, body)
+
+    async def delete_collection(
+        self,
+        kind: Kind[Any],
+        namespace: str | None = None,
+        *,
+        labels: str = "",
+        fields: str = "",
+        grace: int | None = None,
+        propagation: str | None = None,
+    ) -> None:
+        body = delete_options(grace, propagation)
+        await self._send("DELETE", kind.path(namespace), selectors(labels, fields), body)
+
+    async def post(self, kind: Kind[Any], name: str, namespace: str | None, subresource: str, body: Any) -> dict[str, Any]:
+        """POST to a subresource (binding, eviction, token); gives the JSON answer."""
+        payload = body if isinstance(body, bytes) else _encode(body)
+        answer = await self._send("POST", kind.path(namespace, name, subresource), None, payload)
+        return cast("dict[str, Any]", msgspec.json.decode(answer.body)) if answer.body else {}
+
+    async def watch(
+        self,
+        kind: Kind[T],
+        namespace: str | None = None,
+        *,
+        resource_version: str = "",
+        labels: str = "",
+        fields: str = "",
+        bookmarks: bool = True,
+        timeout: int | None = None,
+    ) -> AsyncIterator[Event[T]]:
+        """What changes after `resource_version` until the server ends the stream.  Raises Expired when that is too old."""
+        opened = self.open_watch(
+            kind,
+            namespace,
+            resource_version=resource_version,
+            labels=labels,
+            fields=fields,
+            bookmarks=bookmarks,
+            timeout=timeout,
+        )
+        async with await opened as watch:
+            while batch := await watch.batch():
+                for event in batch:
+                    yield event
+
+    async def open_watch(
+        self,
+        kind: Kind[T],
+        namespace: str | None = None,
+        *,
+        resource_version: str = "",
+        labels: str = "",
+        fields: str = "",
+        bookmarks: bool = True,
+        timeout: int | None = None,
+        on_malformed: Callable[[Malformed], None] | None = None,
+    ) -> Watch[T]:
+        """Like `watch`, for readers that take what has gathered in one batch."""
+        query = {"watch": "true", **selectors(labels, fields)}
+        if resource_version:
+            query["resourceVersion"] = resource_version
+        if bookmarks:
+            query["allowWatchBookmarks"] = "true"
+        if timeout is not None:
+            query["timeoutSeconds"] = str(timeout)
+        stream = await self.stream("GET", kind.path(namespace), query)
+        return Watch(stream, kind, on_malformed, None if timeout is None else timeout + 30.0)
+
+    # anything
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        query: Query | None = None,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> RawResponse:
+        """Any request; `body` is bytes or what encodes to JSON.  Raises ApiError for an answer of 400 and above."""
+        payload = b"" if body is None else body if isinstance(body, bytes) else _encode(body)
+        return await self._send(method, path, query, payload, header_block(headers, bool(payload)), timeout)
+
+    async def stream(
+        self,
+        method: str,
+        path: str,
+        query: Query | None = None,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Stream:
+        """A request whose answer is read while it comes (logs, watches).  Close it, or use `async with`."""
+        payload = b"" if body is None else body if isinstance(body, bytes) else _encode(body)
+        block = header_block(headers, bool(payload))
+        for attempt in range(RETRIES + 1):
+            stream = await self.http.stream(method, self._target(path, query), await self._headers() + block, payload)
+            if stream.status < 400:
+                return stream
+            async with stream:
+                error = from_answer(stream.status, await stream.read_all(), retry_after=stream.header(b"retry-after"))
+            if attempt == RETRIES or not await self._worth_retrying(error, attempt):
+                raise error
+        raise AssertionError("unreachable")
+
+    # underneath
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        query: Query | None = None,
+        body: bytes = b"",
+        content: bytes = JSON_BODY,
+        timeout: float | None = None,
+    ) -> Response:
+        target = self._target(path, query) if query or self._base else path
+        attempt = 0
+        while True:
+            if self._throttle is not None:
+                await self._throttle.take()
+            authorization = self._credentials.current()
+            if authorization is None:
+                authorization = await self._authorize()
+            block = self._fixed + authorization + content if body else self._fixed + authorization
+            try:
+                answer = await self.http.request(method, target, block, body, timeout)
+            except TlsError as error:
+                raise TransportError(str(error), sent=False) from None
+            if answer.status < 400:
+                for name, value in answer.headers:
+                    if len(name) == 7 and name.lower() == b"warning":
+                        self._warn(value)
+                return answer
+            failure = from_answer(answer.status, answer.body, retry_after=answer.header(b"retry-after"))
+            if attempt >= RETRIES or not await self._worth_retrying(failure, attempt):
+                raise failure
+            attempt += 1
+
+    async def _worth_retrying(self, error: ApiError, attempt: int) -> bool:
+        """Waits as long as the server asked for; renews credentials once after a 401."""
+        if error.code == 401:
+            if attempt == 0 and self._credentials.rejected():
+                self.http.drop_idle()  # a client certificate belongs to the connection
+                return True
+            return False
+        if error.retry_after is None or (error.code != 429 and error.code < 500):
+            return False
+        await asyncio.sleep(min(error.retry_after, LONGEST_RETRY_AFTER))
+        return True
+
+    async def _authorize(self) -> bytes:
+        try:
+            return await self._credentials.refresh()
+        except CredentialError as error:
+            raise TransportError(str(error), sent=False) from None
+
+    async def _headers(self) -> bytes:
+        authorization = self._credentials.current()
+        return self._fixed + (await self._authorize() if authorization is None else authorization)
+
+    def _target(self, path: str, query: Query | None) -> str:
+        return f"{self._base}{path}?{urlencode(query, quote_via=quote)}" if query else self._base + path
+
+    def _body(self, kind: Kind[Any], obj: Any) -> bytes:
+        return _encode(with_kind(kind, obj))
+
+    def _object(self, kind: Kind[T], body: bytes) -> T:
+        return cast("T", with_kind(kind, kind.decode(body)))
+
+    def _warn(self, value: bytes) -> None:
+        _, _, quoted = value.decode("utf-8", "replace").partition('"')
+        self._on_warning(quoted.rpartition('"')[0].replace('\\"', '"').replace("\\\\", "\\"))
+
+
+def selectors(labels: str, fields: str) -> dict[str, str]:
+    query = {}
+    if labels:
+        query["labelSelector"] = labels
+    if fields:
+        query["fieldSelector"] = fields
+    return query
+
+
+def header_block(headers: Mapping[str, str] | None, has_body: bool) -> bytes:
+    if not headers:
+        return JSON_BODY if has_body else b""
+    lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
+    if has_body and not any(name.lower() == "content-type" for name in headers):
+        lines.append("Content-Type: application/json\r\n")
+    return "".join(lines).encode()
+
+
+def delete_options(
+    grace: int | None = None, propagation: str | None = None, uid: str | None = None, resource_version: str | None = None
+) -> bytes:
+    """The DeleteOptions body, b"" when nothing is asked for."""
+    options: dict[str, Any] = {}
+    if grace is not None:
+        options["gracePeriodSeconds"] = grace
+    if propagation is not None:
+        options["propagationPolicy"] = propagation
+    conditions = {"uid": uid, "resourceVersion": resource_version}
+    if any(conditions.values()):
+        options["preconditions"] = {name: value for name, value in conditions.items() if value}
+    return _encode({"kind": "DeleteOptions", "apiVersion": "v1", **options}) if options else b""

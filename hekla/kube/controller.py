@@ -1,0 +1,151 @@
+"""The one shape of a controller, and the loop that runs it.
+
+A controller watches caches and queues the keys of what may need work; `reconcile(key)` then looks at what is, writes the
+difference to what should be, and returns.  It can be run at any time, twice, and after a crash: it keeps no truth of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from hekla.api.meta import key as key_of
+from hekla.kube.cache import Cache
+from hekla.kube.errors import ApiError, Conflict
+from hekla.kube.expectations import Expectations
+from hekla.kube.http.client import TransportError
+from hekla.kube.workqueue import ShutDown, WorkQueue
+
+__all__ = ["Controller", "Expectations", "run"]
+
+log = logging.getLogger(__name__)
+
+WORKERS = 3
+SLOW_SYNC = 10.0
+QUIET_FAILURES = 5
+"""A key that failed so often is worth a line at warning level; before that retries are ordinary (a lost race, a restart)."""
+
+
+class Controller(ABC):
+    """Subclasses set `name`, fill `caches`, queue keys from the caches' changes, and reconcile."""
+
+    name: str = ""
+    workers: int = 0
+    """Keys worked on at the same time; 0 takes what `run` is given."""
+    most_retries: int = 0
+    """After so many failures in a row a key is dropped until something changes; 0 never drops."""
+
+    def __init__(self, *caches: Cache[Any]) -> None:
+        self.queue = WorkQueue(self.name)
+        self.caches: list[Cache[Any]] = list(caches)
+        """What must have synced before the first reconcile."""
+
+    @abstractmethod
+    async def reconcile(self, key: str) -> float | None:
+        """Bring one object to where it should be.  Gives the seconds after which it wants to be looked at anyway."""
+
+    def given_up(self, key: str, error: Exception) -> None:
+        """Called when `most_retries` is reached."""
+        log.warning("%s: %s failed %d times; left until it changes: %s", self.name, key, self.most_retries, error)
+
+    def enqueue(self, cache: Cache[Any], keys: Callable[[Any], Iterable[str] | str | None] = key_of) -> None:
+        """Queue, for each change in the cache, the keys that `keys` gives for the object as it was and as it is."""
+
+        def changed(old: Any, new: Any) -> None:
+            for obj in (old, new):
+                if obj is None:
+                    continue
+                found = keys(obj)
+                if isinstance(found, str):
+                    self.queue.add(found)
+                else:
+                    for key in found or ():
+                        self.queue.add(key)
+
+        if cache not in self.caches:
+            self.caches.append(cache)
+        cache.on_change(changed)
+
+    async def start(self) -> None:  # noqa: B027
+        """A hook, called once, after the caches have synced and before the first reconcile."""
+
+
+async def run(controllers: Sequence[Controller], workers: int = WORKERS) -> None:
+    """Run the controllers until cancelled: their caches are started and synced, then `workers` each take keys.
+
+    One reconcile that raises is logged and tried again later, with growing delays; it never stops another.
+    """
+    try:
+        for cache in unique(cache for controller in controllers for cache in controller.caches):
+            await cache.start()
+        async with asyncio.TaskGroup() as group:
+            for controller in controllers:
+                group.create_task(_run_one(controller, controller.workers or workers), name=controller.name)
+    finally:
+        for controller in controllers:
+            controller.queue.close()
+
+
+async def _run_one(controller: Controller, workers: int) -> None:
+    await _synced(controller)
+    await controller.start()
+    log.info("%s runs with %d workers", controller.name, workers)
+    async with asyncio.TaskGroup() as group:
+        for _ in range(workers):
+            group.create_task(_work(controller))
+
+
+async def _synced(controller: Controller) -> None:
+    for cache in controller.caches:
+        while True:
+            try:
+                await asyncio.wait_for(cache.synced(), SLOW_SYNC)
+                break
+            except TimeoutError:
+                log.warning("%s waits for the first list of %s", controller.name, cache.kind.plural)
+
+
+async def _work(controller: Controller) -> None:
+    queue = controller.queue
+    while True:
+        try:
+            key = await queue.get()
+        except ShutDown:
+            return
+        try:
+            again = await controller.reconcile(key)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            _failed(controller, key, RuntimeError(f"something that it waited for was cancelled: {error}"))
+        except Exception as error:
+            _failed(controller, key, error)
+        else:
+            queue.forget(key)
+            if again is not None:
+                queue.add_after(key, again)
+        finally:
+            queue.done(key)
+
+
+def _failed(controller: Controller, key: str, error: Exception) -> None:
+    queue = controller.queue
+    if controller.most_retries and queue.failures(key) >= controller.most_retries:
+        queue.forget(key)
+        controller.given_up(key, error)
+        return
+    delay = queue.add_rate_limited(key)
+    if not isinstance(error, (ApiError, TransportError)):
+        log.error("%s: %s: %r; again in %.3g s", controller.name, key, error, delay, exc_info=error)
+    elif queue.failures(key) > QUIET_FAILURES:
+        log.warning("%s: %s: %s; again in %.3g s", controller.name, key, error, delay)
+    else:
+        log.log(logging.DEBUG if isinstance(error, Conflict) else logging.INFO, "%s: %s: %s", controller.name, key, error)
+
+
+def unique(caches: Iterable[Cache[Any]]) -> list[Cache[Any]]:
+    return list(dict.fromkeys(caches))

@@ -1,0 +1,124 @@
+"""What a controller has written but not yet seen.
+
+A controller decides by its caches, and these are late.  One that has just created a pod and looks again before the watch has
+brought it would create a second.  So it notes what it is about to do, does nothing more about that object until the cache has
+shown the effect, and gives up waiting after a deadline, because an event that never comes must not stop it for ever.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from hekla.api.meta import key as key_of
+from hekla.kube.http.client import TransportError
+from hekla.kube.objects import uid_of
+
+log = logging.getLogger(__name__)
+
+DEADLINE = 30.0
+"""Seconds after which an expectation is given up.  (client-go waits five minutes; a watch that late is broken.)"""
+
+
+class Expectations:
+    """By controller key: children expected to appear (by their key) and to go (by their uid).
+
+    `owner_of` gives the controller key of a child, or None.  Give `observe` to the children's cache as its `on_change`
+    listener *before* the listener that queues keys, so that a queued key finds its expectation fulfilled.
+    """
+
+    def __init__(
+        self,
+        owner_of: Callable[[Any], str | None] | None = None,
+        *,
+        deadline: float = DEADLINE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._owner_of = owner_of
+        self._deadline = deadline
+        self._clock = clock
+        self._pending: dict[str, dict[str, float]] = {}
+
+    def satisfied(self, key: str) -> bool:
+        """Everything that was written for this key has been seen, or waited for long enough."""
+        pending = self._pending.get(key)
+        if not pending:
+            return True
+        now = self._clock()
+        late = [token for token, until in pending.items() if until <= now]
+        for token in late:
+            log.warning("%s: did not see %s within %.0f s; going on without", key, token, self._deadline)
+            self._fulfil(key, token)
+        return key not in self._pending
+
+    def remaining(self, key: str) -> float:
+        """Seconds until the last of them is given up: what `reconcile` returns while it waits."""
+        pending = self._pending.get(key)
+        return max(0.0, max(pending.values()) - self._clock()) if pending else 0.0
+
+    @contextmanager
+    def creating(self, key: str, child: str) -> Iterator[None]:
+        """Round the request that creates `child` (its key).  A request that failed for certain expects nothing."""
+        with self._expecting(key, _creation(child)):
+            yield
+
+    @contextmanager
+    def deleting(self, key: str, uid: str) -> Iterator[None]:
+        """Round the request that deletes the object of that uid; its being marked as deleting counts as seen."""
+        with self._expecting(key, _deletion(uid)):
+            yield
+
+    def observe(self, old: Any, new: Any) -> None:
+        """A cache listener: fulfils what the change shows."""
+        child = new if new is not None else old
+        owner = self._owner_of(child) if self._owner_of else None
+        if owner is None or owner not in self._pending:
+            return
+        if new is None:
+            self._fulfil(owner, _deletion(uid_of(old)))
+            self._fulfil(owner, _creation(key_of(old)))
+            return
+        self._fulfil(owner, _creation(key_of(new)))
+        if _is_deleting(new):
+            self._fulfil(owner, _deletion(uid_of(new)))
+
+    def forget(self, key: str) -> None:
+        """The controller's object is gone."""
+        self._pending.pop(key, None)
+
+    @contextmanager
+    def _expecting(self, key: str, token: str) -> Iterator[None]:
+        self._pending.setdefault(key, {})[token] = self._clock() + self._deadline
+        try:
+            yield
+        except TransportError as error:
+            if not error.sent:
+                self._fulfil(key, token)
+            raise  # sent, but not answered: it may have been carried out, so the expectation stands
+        except Exception:
+            self._fulfil(key, token)
+            raise
+
+    def _fulfil(self, key: str, token: str) -> None:
+        pending = self._pending.get(key)
+        if pending is not None:
+            pending.pop(token, None)
+            if not pending:
+                del self._pending[key]
+
+
+def _creation(child: str) -> str:
+    return f"the creation of {child}"
+
+
+def _deletion(uid: str) -> str:
+    return f"the deletion of uid {uid}"
+
+
+def _is_deleting(obj: Any) -> bool:
+    if isinstance(obj, dict):
+        return bool((obj.get("metadata") or {}).get("deletionTimestamp"))
+    return bool(obj.metadata.deletion_timestamp)

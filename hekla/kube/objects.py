@@ -1,0 +1,39 @@
+"""Structs and JSON trees alike: what an object is called, and making it say what it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hekla.api.kinds import Kind
+
+
+def with_kind(kind: Kind[Any], obj: Any) -> Any:
+    """The object, saying what it is.  Built-in kinds come without apiVersion and kind in lists; servers want them on writes."""
+    if isinstance(obj, dict):
+        if not obj.get("kind") or not obj.get("apiVersion"):
+            return {**obj, "apiVersion": kind.api_version, "kind": kind.kind}
+    elif not obj.kind:
+        obj.kind = kind.kind
+        obj.api_version = kind.api_version
+    return obj
+
+
+def name_of(obj: Any) -> tuple[str, str | None]:
+    """(name, namespace); the namespace of a cluster-scoped object is None."""
+    if isinstance(obj, dict):
+        metadata = obj.get("metadata") or {}
+        return metadata.get("name") or "", metadata.get("namespace") or None
+    return obj.metadata.name, obj.metadata.namespace or None
+
+
+def version_of(obj: Any) -> str:
+    """The resourceVersion."""
+    if isinstance(obj, dict):
+        return (obj.get("metadata") or {}).get("resourceVersion") or ""
+    return str(obj.metadata.resource_version)
+
+
+def uid_of(obj: Any) -> str:
+    if isinstance(obj, dict):
+        return (obj.get("metadata") or {}).get("uid") or ""
+    return str(obj.metadata.uid)

@@ -1,0 +1,151 @@
+"""A queue of keys for controllers: each key at most once in it and at most once in work.
+
+A key that is added while it is being worked on comes back when that work is done, so that no two workers ever hold the same
+object, and a hundred events for one object cost one look at it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import deque
+
+BASE_DELAY = 0.005
+LONGEST_DELAY = 60.0
+"""client-go goes up to 1000 s; a key that fails for so long is looked at once a minute here."""
+
+
+class ShutDown(Exception):
+    """The queue is closed and empty."""
+
+
+class WorkQueue:
+    """Keyed, deduplicating, delaying and rate limited.  For one event loop; not thread safe."""
+
+    def __init__(self, name: str = "", *, base: float = BASE_DELAY, longest: float = LONGEST_DELAY) -> None:
+        self.name = name
+        self._base = base
+        self._longest = longest
+        self._ready: deque[str] = deque()
+        self._wanted: set[str] = set()
+        """Keys in `_ready`, and keys in work that were added again."""
+        self._working: set[str] = set()
+        self._failures: dict[str, int] = {}
+        self._due: dict[str, float] = {}
+        self._heap: list[tuple[float, str]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._closed = False
+        self.added = 0
+        self.retried = 0
+
+    def add(self, key: str) -> None:
+        """Have the key looked at as soon as a worker is free."""
+        if self._closed or key in self._wanted:
+            return
+        self._wanted.add(key)
+        self.added += 1
+        if key not in self._working:
+            self._ready.append(key)
+            self._wake()
+
+    def add_after(self, key: str, seconds: float) -> None:
+        """Have it looked at in a while; of several such wishes the earliest counts."""
+        if self._closed:
+            return
+        if seconds <= 0:
+            self.add(key)
+            return
+        due = asyncio.get_running_loop().time() + seconds
+        if key in self._due and self._due[key] <= due:
+            return
+        self._due[key] = due
+        heapq.heappush(self._heap, (due, key))
+        self._set_timer()
+
+    def add_rate_limited(self, key: str) -> float:
+        """Have it looked at again after a failure: 5 ms, 10 ms, 20 ms, ... until `forget`.  Gives the delay."""
+        failures = self._failures.get(key, 0)
+        self._failures[key] = failures + 1
+        delay = min(self._longest, self._base * 2.0 ** min(failures, 60))
+        self.retried += 1
+        self.add_after(key, delay)
+        return delay
+
+    def forget(self, key: str) -> None:
+        """It worked: the next failure starts at the shortest delay."""
+        self._failures.pop(key, None)
+
+    def failures(self, key: str) -> int:
+        """How often it has failed in a row."""
+        return self._failures.get(key, 0)
+
+    async def get(self) -> str:
+        """The next key, which is in work until `done`.  Raises ShutDown when the queue is closed and empty."""
+        while not self._ready:
+            if self._closed:
+                raise ShutDown(self.name)
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                if waiter.done() and not waiter.cancelled() and self._ready:
+                    self._wake()  # the call that woke us is for somebody else now
+                raise
+        key = self._ready.popleft()
+        self._wanted.discard(key)
+        self._working.add(key)
+        return key
+
+    def done(self, key: str) -> None:
+        """The worker has finished with the key."""
+        self._working.discard(key)
+        if key in self._wanted:
+            self._ready.append(key)
+            self._wake()
+
+    def close(self) -> None:
+        """Take nothing more; `get` gives what is ready, then raises ShutDown."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        while self._waiters:
+            self._wake()
+
+    def __len__(self) -> int:
+        """Keys ready to be worked on."""
+        return len(self._ready)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is ready and nothing in work (delayed keys aside)."""
+        return not self._ready and not self._working
+
+    def _wake(self) -> None:
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+    def _set_timer(self) -> None:
+        at = self._heap[0][0]
+        if self._timer is not None:
+            if self._timer_at <= at:
+                return
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = asyncio.get_running_loop().call_at(at, self._promote)
+
+    def _promote(self) -> None:
+        self._timer = None
+        now = asyncio.get_running_loop().time() + 1e-4
+        while self._heap and self._heap[0][0] <= now:
+            due, key = heapq.heappop(self._heap)
+            if self._due.get(key) == due:  # else an earlier wish has overtaken this one
+                del self._due[key]
+                self.add(key)
+        if self._heap:
+            self._set_timer()
