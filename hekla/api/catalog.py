@@ -1,0 +1,84 @@
+"""All kinds that Hekla has structs for, to find one by the words of an owner reference or of a person."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from hekla.api import (
+    admissionregistration,
+    apiextensions,
+    apps,
+    batch,
+    batch_k8s,
+    bus,
+    config,
+    coordination,
+    core,
+    datadependency,
+    discovery,
+    flow,
+    networking,
+    nodeinfo,
+    policy,
+    priority,
+    rbac,
+    resource,
+    runtimeclass,
+    scheduling,
+    shard,
+    storage,
+    topology,
+    training,
+)
+from hekla.api.kinds import Kind
+
+BATCH: tuple[Kind[Any], ...] = (
+    batch.JOB,
+    batch.CRON_JOB,
+    bus.COMMAND,
+    scheduling.POD_GROUP,
+    scheduling.QUEUE,
+    flow.JOB_FLOW,
+    flow.JOB_TEMPLATE,
+    topology.HYPER_NODE,
+    nodeinfo.NUMATOPOLOGY,
+    shard.NODE_SHARD,
+    config.COLOCATION_CONFIGURATION,
+    datadependency.DATA_SOURCE,
+    datadependency.DATA_SOURCE_CLAIM,
+    training.HYPER_JOB,
+)
+"""The kinds of the batch system itself, which a cluster learns from its CRDs."""
+
+BUILT_IN: tuple[Kind[Any], ...] = tuple(
+    kind
+    for module in (
+        core,
+        apps,
+        batch_k8s,
+        policy,
+        coordination,
+        priority,
+        storage,
+        networking,
+        discovery,
+        runtimeclass,
+        resource,
+        rbac,
+        admissionregistration,
+        apiextensions,
+    )
+    for kind in vars(module).values()
+    if isinstance(kind, Kind)
+)
+"""The kinds that every cluster has."""
+
+
+@cache
+def find(api_version: str, kind: str) -> Kind[Any] | None:
+    """The kind of this API version and name, if Hekla has a struct for it."""
+    for known in BATCH + BUILT_IN:
+        if known.kind == kind and known.api_version == api_version:
+            return known
+    return None
