@@ -1,0 +1,66 @@
+"""Clusters and API servers to measure on, each in a temporary place and gone afterwards."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from hekla.cli.down import stop
+from hekla.cli.up import bring_up
+from hekla.local.cluster import Cluster
+from hekla.local.supervisor import read_status
+
+
+@contextmanager
+def cluster(**flags: object) -> Iterator[Cluster]:
+    """A running cluster, made as `hekla up` with these flags makes one."""
+    directory = Path(tempfile.mkdtemp(prefix="hekla-bench-"))
+    made = Cluster(directory / "bench")
+    try:
+        bring_up(made, flags, 120, lambda *_: None)
+        yield made
+    finally:
+        stop(made)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
+def api_server() -> Iterator[tuple[Cluster, subprocess.Popen[bytes]]]:
+    """An API server alone, with the certificates and kubeconfigs of a cluster."""
+    from hekla.cli.up import certify, choose_port
+    from hekla.local.cluster import Settings
+
+    directory = Path(tempfile.mkdtemp(prefix="hekla-bench-"))
+    made = Cluster(directory / "bench")
+    made.make_directories()
+    settings = Settings(port=choose_port(0, asked=False))
+    certify(made, settings)
+    program = made.programs(settings)[0]
+    with open(made.logs / "apiserver.log", "wb") as log:
+        process = subprocess.Popen(program.command, stdout=log, stderr=log)
+    try:
+        yield made, process
+    finally:
+        process.terminate()
+        process.wait(10)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def resident(cluster: Cluster) -> dict[str, float]:
+    """Resident memory of each process of the cluster, in MB, the supervisor's included."""
+    status = read_status(cluster)
+    assert status is not None
+    pids = {process.name: process.pid for process in status.processes} | {"supervisor": status.supervisor}
+    return {name: psutil.Process(pid).memory_info().rss / 1e6 for name, pid in pids.items()}
+
+
+def hekla(*arguments: str) -> list[str]:
+    """The command line of `hekla ARGUMENTS`."""
+    return [sys.executable, "-m", "hekla", *arguments]

@@ -1,0 +1,135 @@
+"""Jobs through the whole system on fake nodes: from the first create to the last bind, every process on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from benchmarks.clusters import cluster
+from benchmarks.figure import Figure
+from hekla.api import batch
+from hekla.api.core import POD
+from hekla.api.kinds import Kind
+from hekla.kube import config
+from hekla.kube.cache import Cache
+from hekla.kube.client import Client
+from hekla.local.cluster import Cluster
+
+SHAPES = {"e2e.1x1000": (1, 1000), "e2e.20x50": (20, 50), "e2e.1000x1": (1000, 1)}
+"""Figure -> (jobs, tasks of each)."""
+
+FIGURES = tuple(SHAPES)
+NODES = 100
+
+
+class Metadata(msgspec.Struct, rename="camel", gc=False):
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+
+
+class Spec(msgspec.Struct, rename="camel", gc=False):
+    node_name: str = ""
+
+
+class Status(msgspec.Struct, gc=False):
+    phase: str = ""
+
+
+class Pod(msgspec.Struct, gc=False):
+    """What the measurement looks at."""
+
+    metadata: Metadata
+    spec: Spec
+    status: Status
+
+
+class Pods:
+    """Counts bound and running pods as their events come."""
+
+    def __init__(self, client: Client) -> None:
+        kind: Kind[Pod] = Kind(POD.group, POD.version, POD.kind, POD.plural, POD.namespaced, Pod)
+        self.cache = Cache(client, kind, namespace="default")
+        self.cache.on_change(self.count)
+        self.bound = self.running = 0
+        self.changed = asyncio.Event()
+
+    async def __aenter__(self) -> Pods:
+        await self.cache.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.cache.stop()
+
+    def count(self, old: Pod | None, new: Pod | None) -> None:
+        for pod, sign in ((old, -1), (new, 1)):
+            if pod is not None:
+                self.bound += sign * bool(pod.spec.node_name)
+                self.running += sign * (pod.status.phase == "Running")
+        self.changed.set()
+
+    async def until(self, what: str, count: int, seconds: float) -> None:
+        """Raises TimeoutError that says how far it came."""
+        deadline = time.monotonic() + seconds
+        while getattr(self, what) != count:
+            self.changed.clear()
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(f"{getattr(self, what)} of {count} pods {what} after {seconds:.0f} s")
+            try:
+                await asyncio.wait_for(self.changed.wait(), left)
+            except TimeoutError:
+                continue
+
+    async def until_running(self, count: int, seconds: float) -> None:
+        await self.until("running", count, seconds)
+
+    async def until_gone(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while len(self.cache):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{len(self.cache)} pods are still there")
+            await asyncio.sleep(0.05)
+
+
+def job(name: str, replicas: int, min_available: int) -> dict[str, Any]:
+    """A gang of pods that run for ever."""
+    container = {"name": "main", "image": "pause", "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}}}
+    template = {"spec": {"containers": [container], "restartPolicy": "Never", "nodeSelector": {"type": "kwok"}}}
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "schedulerName": "volcano", "queue": "default", "minAvailable": min_available,
+            "tasks": [{"name": "work", "replicas": replicas, "template": template}],
+        },
+    }
+
+
+def measure(names: set[str]) -> Iterator[Figure]:
+    """Each shape asked for, one after another on one cluster."""
+    with cluster(nodes=0, fake_nodes=NODES) as made:
+        for name in FIGURES:
+            if name in names:
+                yield asyncio.run(run(made, name))
+
+
+async def run(made: Cluster, name: str) -> Figure:
+    """Creates the jobs, waits for the last bind, and cleans up."""
+    jobs, tasks = SHAPES[name]
+    total = jobs * tasks
+    async with Client(config.load(str(made.internal_kubeconfig)), pool=32) as client, Pods(client) as pods:
+        began = time.perf_counter()
+        await asyncio.gather(*(client.create(batch.JOB, job(f"bench-{n}", tasks, tasks), "default") for n in range(jobs)))
+        created = time.perf_counter() - began
+        await pods.until("bound", total, 300)
+        bound = time.perf_counter() - began
+        await pods.until_running(total, 300)
+        running = time.perf_counter() - began
+        await client.delete_collection(batch.JOB, "default", propagation="Background")
+        await pods.until_gone(300)
+    conditions = f"{NODES} fake nodes; jobs created after {created:.2f} s, all bound after {bound:.2f} s, all running after {running:.2f} s"
+    return Figure(name, total / bound, "pods/s", conditions)

@@ -1,0 +1,187 @@
+"""A client that costs next to nothing, so that what is measured is the server: ready-made requests over many connections.
+
+Runs in a process of its own (`python -m benchmarks.raw`), which leaves the server a core.  It reads just enough of an answer
+to know its status and where it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import sys
+import time
+from collections.abc import Iterator
+
+
+class Connection(asyncio.Protocol):
+    """One keep-alive connection: sends a request when told, resolves its future when the answer is complete."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.buffer = b""
+        self.answer: asyncio.Future[int] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.buffer += data
+        end = self.buffer.find(b"\r\n\r\n")
+        if end < 0:
+            return
+        head = self.buffer[:end].lower()
+        at = head.find(b"content-length:")
+        stop = head.find(b"\r", at)
+        length = int(head[at + 15 : stop if stop > 0 else end])
+        if len(self.buffer) - end - 4 < length:
+            return
+        status = int(head[9:12])
+        self.buffer = b""
+        assert self.answer is not None
+        self.answer.set_result(status)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self.answer is not None and not self.answer.done():
+            self.answer.set_exception(error or ConnectionError("the server closed the connection"))
+
+    def send(self, request: bytes) -> asyncio.Future[int]:
+        """The status code, once the whole answer is there."""
+        assert self.transport is not None
+        self.answer = asyncio.get_running_loop().create_future()
+        self.transport.write(request)
+        return self.answer
+
+
+async def connect(socket: str, port: int, certificates: tuple[str, str, str] | None) -> Connection:
+    """Through the Unix socket, or through TLS with a client certificate (authority, certificate, key)."""
+    loop = asyncio.get_running_loop()
+    if socket:
+        _, protocol = await loop.create_unix_connection(Connection, socket)
+    else:
+        assert certificates is not None
+        context = ssl.create_default_context(cafile=certificates[0])
+        context.load_cert_chain(certificates[1], certificates[2])
+        _, protocol = await loop.create_connection(Connection, "127.0.0.1", port, ssl=context, server_hostname="localhost")
+    return protocol
+
+
+def pod(namespace: str, name: str) -> bytes:
+    """A pod of about 1.5 kB, as a job controller writes it."""
+    return json.dumps({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": name, "namespace": namespace,
+            "labels": {
+                "volcano.sh/job-name": "train", "volcano.sh/job-namespace": namespace, "volcano.sh/queue-name": "default",
+                "volcano.sh/task-spec": "worker", "volcano.sh/task-index": "7",
+            },
+            "annotations": {
+                "scheduling.k8s.io/group-name": "train-0b1c2d3e-4f50-6172-8394-a5b6c7d8e9f0", "volcano.sh/job-name": "train",
+                "volcano.sh/job-version": "0", "volcano.sh/job-retry-count": "0", "volcano.sh/queue-name": "default",
+                "volcano.sh/task-spec": "worker", "volcano.sh/task-index": "7", "volcano.sh/template-uid": "train-worker",
+            },
+        },
+        "spec": {
+            "schedulerName": "volcano", "restartPolicy": "OnFailure", "hostname": name, "subdomain": "train",
+            "priority": None, "containers": [{
+                "name": "main", "image": "registry.example.com/team/trainer:1.2.3", "imagePullPolicy": "IfNotPresent",
+                "command": ["python3", "-m", "trainer", "--epochs", "10"],
+                "env": [{"name": f"VARIABLE_{i}", "value": f"value-{i}"} for i in range(6)],
+                "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}},
+                "ports": [{"containerPort": 2222, "name": "tfjob-port"}],
+            }],
+        },
+    }, separators=(",", ":")).replace('"priority":null,', "").encode()
+
+
+def request(method: str, path: str, body: bytes) -> bytes:
+    head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+def requests(what: str, namespace: str, prefix: str, count: int) -> Iterator[bytes]:
+    """Ready-made requests: `create` makes pods, `bind` binds those that `create` made with the same prefix."""
+    for index in range(count):
+        name = f"{prefix}-{index}"
+        if what == "create":
+            yield request("POST", f"/api/v1/namespaces/{namespace}/pods", pod(namespace, name))
+        else:
+            body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": {"kind": "Node", "name": "node-0"}}
+            yield request("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/binding", json.dumps(body).encode())
+
+
+async def saturate(connections: list[Connection], work: list[bytes]) -> tuple[float, list[float]]:
+    """All requests as fast as the connections carry them: (requests a second, each one's seconds)."""
+    pending = iter(work)
+    latencies: list[float] = []
+
+    async def worker(connection: Connection) -> None:
+        for one in pending:
+            began = time.perf_counter()
+            status = await connection.send(one)
+            latencies.append(time.perf_counter() - began)
+            if status != 201:
+                raise SystemExit(f"the server answered {status}")
+
+    began = time.perf_counter()
+    await asyncio.gather(*map(worker, connections))
+    return len(work) / (time.perf_counter() - began), latencies
+
+
+async def offer(connections: list[Connection], work: list[bytes], rate: float) -> list[float]:
+    """Requests at a fixed rate; each one's seconds from when it was due, so that a stalled server is not spared."""
+    free: asyncio.Queue[Connection] = asyncio.Queue()
+    for connection in connections:
+        free.put_nowait(connection)
+    latencies: list[float] = []
+
+    async def one(due: float, content: bytes) -> None:
+        connection = await free.get()
+        await connection.send(content)
+        latencies.append(time.perf_counter() - due)
+        free.put_nowait(connection)
+
+    began = time.perf_counter()
+    tasks = []
+    for index, content in enumerate(work):
+        due = began + index / rate
+        wait = due - time.perf_counter()
+        if wait > 0.001:
+            await asyncio.sleep(wait)
+        tasks.append(asyncio.create_task(one(due, content)))
+    await asyncio.gather(*tasks)
+    return latencies
+
+
+async def run(order: dict[str, object]) -> dict[str, object]:
+    """Carries out one order: what, count, connections, rate (0: as fast as possible), and where the server is."""
+    certificates = order.get("certificates")
+    connections = [
+        await connect(str(order.get("socket", "")), int(str(order.get("port", 0))),
+                      tuple(map(str, certificates)) if isinstance(certificates, list) else None)  # type: ignore[arg-type]
+        for _ in range(int(str(order["connections"])))
+    ]
+    work = list(requests(str(order["what"]), str(order["namespace"]), str(order["prefix"]), int(str(order["count"]))))
+    rate = float(str(order.get("rate", 0)))
+    if rate:
+        latencies, speed = await offer(connections, work, rate), rate
+    else:
+        speed, latencies = await saturate(connections, work)
+    latencies.sort()
+    return {"speed": speed, "p50": latencies[len(latencies) // 2], "p99": latencies[int(len(latencies) * 0.99)]}
+
+
+def main() -> int:
+    """Reads orders, one JSON object a line, and answers each with one."""
+    import uvloop
+
+    for line in sys.stdin:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            print(json.dumps(runner.run(run(json.loads(line)))), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""`hekla kube-controllers`: the built-in controllers of Kubernetes that a cluster's users take for granted, in one process.
+
+For the local cluster only: a real cluster has its own kube-controller-manager.  All controllers share one cache of pods.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from hekla.api.apiextensions import CUSTOM_RESOURCE_DEFINITION
+from hekla.api.apps import DEPLOYMENT, REPLICA_SET
+from hekla.api.core import CONFIG_MAP, NAMESPACE, REPLICATION_CONTROLLER, SERVICE, SERVICE_ACCOUNT
+from hekla.api.kinds import Kind
+from hekla.kube.cache import Cache
+from hekla.kube.client import Client
+from hekla.kube.controller import Controller, run
+from hekla.kube.events import Recorder
+from hekla.local.controllers.deployments import DeploymentController
+from hekla.local.controllers.endpoints import EndpointsController
+from hekla.local.controllers.garbage import GarbageCollector, Owned
+from hekla.local.controllers.namespaces import ROOT_CERTIFICATE, AccountController, NamespaceController
+from hekla.local.controllers.pods import PODS, Json, Pod
+from hekla.local.controllers.replicas import ReplicasController
+
+
+def in_namespace(obj: Json) -> list[str]:
+    return [obj["metadata"]["namespace"]]
+
+
+def owned(kind: Kind[Any]) -> Kind[Owned]:
+    """A kind of which only ownership is looked at."""
+    return Kind(kind.group, kind.version, kind.kind, kind.plural, kind.namespaced, Owned)
+
+
+class Manager:
+    """The controllers and the caches that they share."""
+
+    def __init__(self, client: Client, recorder: Recorder, certificate: str) -> None:
+        by_namespace = {"namespace": in_namespace}
+        pods: Cache[Pod] = Cache(client, PODS, indexes={"namespace": lambda pod: [pod.metadata.namespace]})
+        namespaces = Cache(client, NAMESPACE.untyped)
+        services = Cache(client, SERVICE.untyped, indexes=by_namespace)
+        replica_sets = Cache(client, REPLICA_SET.untyped, indexes=by_namespace)
+        replication = Cache(client, REPLICATION_CONTROLLER.untyped, indexes=by_namespace)
+        deployments = Cache(client, DEPLOYMENT.untyped)
+        accounts = Cache(client, owned(SERVICE_ACCOUNT), fields="metadata.name=default")
+        roots = Cache(client, owned(CONFIG_MAP), fields=f"metadata.name={ROOT_CERTIFICATE}")
+        self.definitions = Cache(client, owned(CUSTOM_RESOURCE_DEFINITION))
+        self.pods = pods
+        self.collector = GarbageCollector(client, recorder)
+        self.controllers: list[Controller] = [
+            AccountController(client, namespaces, accounts, roots, certificate),
+            NamespaceController(client, namespaces),
+            EndpointsController(client, services, pods),
+            ReplicasController("replicaset", REPLICA_SET.untyped, client, replica_sets, pods, recorder),
+            ReplicasController("replicationcontroller", REPLICATION_CONTROLLER.untyped, client, replication, pods, recorder),
+            DeploymentController(client, deployments, replica_sets, pods, recorder),
+            self.collector,
+        ]
+
+    async def run(self) -> None:
+        """Runs everything until cancelled."""
+        changed = asyncio.Event()
+        self.definitions.on_change(lambda old, new: changed.set())
+        await self.definitions.start()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(run(self.controllers))
+            group.create_task(self.collector.follow_kinds({"pods": self.pods}, changed))
