@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hekla.local.apiserver.kind import ALL_VERBS, Kind, Strategy, Subresource
-from hekla.local.apiserver.objects import names
+from hekla.local.apiserver.objects import decode, names
 from hekla.local.apiserver.objects import scale as scaling
 
 _READ_WRITE = ("get", "patch", "update")
@@ -33,8 +33,11 @@ class _Row:
     subresources: dict[str, Subresource] = field(default_factory=dict)
     verbs: tuple[str, ...] = ALL_VERBS
     selectable: str = ""
+    """Field selector names; `name=path` where the stored tree has the field elsewhere."""
     storage: tuple[str, str] = ("", "")
     name_rule: Callable[[str], names.Reasons] | None = None
+    also: tuple[str, ...] = ()
+    """Further apiVersions that a body may carry."""
 
 
 _FLAGS = {
@@ -63,7 +66,13 @@ _POD = {
 _TOKEN = {"token": Subresource(_CREATE, "authentication.k8s.io", "v1", "TokenRequest")}
 _NO_COLLECTION = tuple(verb for verb in ALL_VERBS if verb != "deletecollection")
 _EVENT = "involvedObject.kind involvedObject.namespace involvedObject.name involvedObject.uid involvedObject.apiVersion"
-_EVENT += " involvedObject.resourceVersion involvedObject.fieldPath reason reportingComponent source type"
+_EVENT += " involvedObject.resourceVersion involvedObject.fieldPath reason reportingComponent source=source.component type"
+
+_NEW_EVENT = " ".join(
+    f"{name.replace('involvedObject', 'regarding').replace('reportingComponent', 'reportingController')}={name}"
+    for name in _EVENT.split()
+    if not name.startswith("source=")
+)
 
 TABLE: dict[tuple[str, str], tuple[_Row, ...]] = {
     ("", "v1"): (
@@ -122,7 +131,7 @@ TABLE: dict[tuple[str, str], tuple[_Row, ...]] = {
     ("policy", "v1"): (_Row("PodDisruptionBudget", "poddisruptionbudgets", "pdb", "gv", subresources=_STATUS),),
     ("coordination.k8s.io", "v1"): (_Row("Lease", "leases", "", "uv"),),
     ("events.k8s.io", "v1"): (
-        _Row("Event", "events", "ev", "u", storage=("", "events"), selectable=_EVENT.replace("involvedObject", "regarding")),
+        _Row("Event", "events", "ev", "u", storage=("", "events"), selectable=_NEW_EVENT),
     ),
     ("discovery.k8s.io", "v1"): (_Row("EndpointSlice", "endpointslices", "", "g"),),
     ("networking.k8s.io", "v1"): (
@@ -216,8 +225,9 @@ def _entry(group: str, version: str, row: _Row) -> Kind:
         categories=tuple(row.categories.split()),
         verbs=row.verbs,
         subresources=row.subresources,
-        selectable={name: tuple(name.split(".")) for name in row.selectable.split()},
+        selectable=dict(_selectable(name) for name in row.selectable.split()),
         strategy=_strategy(row),
+        decode=decode.reader(group, version, row.kind, row.also),
         storage=row.storage,
         scale=scaling.WORKLOAD if "scale" in row.subresources else None,
     )
@@ -232,6 +242,11 @@ def _strategy(row: _Row) -> Strategy:
         default_propagation="Orphan" if "o" in row.flags else "Background",
         name_rule=_name_rule(row.name_rule) if row.name_rule else None,
     )
+
+
+def _selectable(written: str) -> tuple[str, tuple[str, ...]]:
+    name, _, path = written.partition("=")
+    return name, tuple((path or name).split("."))
 
 
 def _name_rule(rule: Callable[[str], names.Reasons]) -> Callable[[str], str | None]:

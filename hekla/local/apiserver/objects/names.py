@@ -82,9 +82,7 @@ def qualified_name(text: str) -> Reasons:
     """`name` or `prefix/name`, as label keys, finalizers and resource names are written."""
     prefix, slash, name = text.rpartition("/")
     if "/" in prefix:
-        return (
-            "a qualified name " + _QUALIFIED_RULE + " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
-        )
+        return (f"a qualified name {_QUALIFIED_RULE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",)
     reasons: list[str] = []
     if slash:
         if not prefix:

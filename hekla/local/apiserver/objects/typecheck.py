@@ -1,0 +1,296 @@
+"""The careful reader of built-in kinds: walks a body beside its field table and says what does not fit.
+
+It runs only when the fast reader refused or something stands twice.  What it returns is what a correct reader would have made
+of the body: unknown fields dropped, the last of a repeated key, nulls and meaningless zeros gone.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from datetime import UTC, datetime
+from typing import Any
+
+from hekla.local.apiserver.objects import documents, fields
+from hekla.local.apiserver.objects.documents import Pairs
+from hekla.local.apiserver.objects.errors import BadBody
+from hekla.local.apiserver.objects.shapes import is_object
+
+_INT_LIMITS = {"int32": 2**31, "int64": 2**63}
+_GO = {"bytes": "[]uint8", "double": "float64", "bool": "bool", "string": "string", "int32": "int32", "int64": "int64"}
+_GO_TEXT_TYPES = {
+    ("Container", "imagePullPolicy"): "v1.PullPolicy",
+    ("Container", "terminationMessagePolicy"): "v1.TerminationMessagePolicy",
+    ("ContainerPort", "protocol"): "v1.Protocol",
+    ("ObjectMeta", "uid"): "types.UID",
+    ("OwnerReference", "uid"): "types.UID",
+    ("PodSpec", "dnsPolicy"): "v1.DNSPolicy",
+    ("PodSpec", "restartPolicy"): "v1.RestartPolicy",
+    ("PodSpec", "preemptionPolicy"): "v1.PreemptionPolicy",
+    ("PodStatus", "phase"): "v1.PodPhase",
+    ("Secret", "type"): "v1.SecretType",
+    ("ServicePort", "protocol"): "v1.Protocol",
+    ("ServiceSpec", "type"): "v1.ServiceType",
+    ("Taint", "effect"): "v1.TaintEffect",
+    ("Toleration", "effect"): "v1.TaintEffect",
+    ("Toleration", "operator"): "v1.TolerationOperator",
+}
+_DATE_TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)").fullmatch
+
+
+class Findings:
+    """What the walk met that is not wrong enough to refuse in every mode."""
+
+    def __init__(self) -> None:
+        self.unknown: list[str] = []
+        self.duplicates: list[str] = []
+
+    def texts(self) -> list[str]:
+        return [f'unknown field "{path}"' for path in self.unknown] + [
+            f'duplicate field "{path}"' for path in self.duplicates
+        ]
+
+
+def check(tree: Any, described: fields.Message, found: Findings) -> dict[str, Any]:
+    """The tree as the table allows it.  `tree` holds objects as Pairs or dictionaries.  Raises BadBody."""
+    try:
+        return _object(tree, described, "", "", described.name, found)
+    except RecursionError:
+        raise BadBody("exceeded max depth") from None
+
+
+def _object(value: Any, described: fields.Message, path: str, names: str, owner: str, found: Findings) -> dict[str, Any]:
+    """`path` has list positions and is for findings, `names` has none and is for type errors; both end without a dot."""
+    if not isinstance(value, (dict, Pairs)):
+        raise _mismatch(value, owner, names, f"{_package(described)}.{described.name}")
+    known = _known(described)
+    result: dict[str, Any] = {}
+    seen: set[str] = set()
+    for key, item in value.items() if isinstance(value, dict) else value:
+        where = f"{path}.{key}" if path else key
+        entry = known.get(key)
+        if entry is None:
+            found.unknown.append(where)
+            continue
+        if key in seen:
+            found.duplicates.append(where)
+            result.pop(key, None)
+        seen.add(key)
+        field, source = entry
+        made = _field(item, field, source, where, f"{names}.{key}" if names else key, found)
+        if made is not None:
+            result[key] = made
+    return result
+
+
+def _known(described: fields.Message) -> dict[str, tuple[fields.Field, fields.Message]]:
+    known = {field.name: (field, owner) for field, owner in fields.flat(described)}
+    if is_object(described):
+        for name in ("apiVersion", "kind"):
+            known.setdefault(name, (fields.Field(0, name, "string", "", False), described))
+    return known
+
+
+def _field(
+    value: Any, field: fields.Field, owner: fields.Message, path: str, names: str, found: Findings
+) -> Any:
+    """The value to keep, None for absent."""
+    if value is None:
+        return None
+    if field.many == "list":
+        if not isinstance(value, list) or isinstance(value, Pairs):
+            raise _mismatch(value, owner.name, names, "[]" + _go_type(field, owner))
+        items = [
+            _empty(field, owner) if item is None else _single(item, field, owner, f"{path}[{position}]", names, found)
+            for position, item in enumerate(value)
+        ]
+        return items or None
+    if field.many == "map":
+        if not isinstance(value, (dict, Pairs)):
+            raise _mismatch(value, owner.name, names, "map[string]" + _go_type(field, owner))
+        entries: dict[str, Any] = {}
+        for key, item in value.items() if isinstance(value, dict) else value:
+            where = f"{path}.{key}"
+            if key in entries:
+                found.duplicates.append(where)
+            entries[key] = _empty(field, owner) if item is None else _single(item, field, owner, where, names, found)
+        return entries or None
+    made = _single(value, field, owner, path, names, found)
+    if made in ("", 0, False) and not isinstance(made, dict) and not field.pointer and field.type in fields.SCALARS:
+        return None
+    return made
+
+
+def _empty(field: fields.Field, owner: fields.Message) -> Any:
+    """What Kubernetes makes of a null inside a list or map."""
+    if field.type in ("string", "bytes"):
+        return ""
+    if field.type in fields.SCALARS:
+        return 0 if field.type != "bool" else False
+    return "0" if field.type == "Quantity" else {} if fields.message(owner.section, field.type) else None
+
+
+def _single(value: Any, field: fields.Field, owner: fields.Message, path: str, names: str, found: Findings) -> Any:
+    kind = field.type
+    if kind in ("string", "Duration"):
+        if not isinstance(value, str):
+            raise _mismatch(value, owner.name, names, _GO_TEXT_TYPES.get((owner.name, field.name), "string"))
+        return value
+    if kind in _INT_LIMITS:
+        limit = _INT_LIMITS[kind]
+        if isinstance(value, bool) or not isinstance(value, int) or not -limit <= value < limit:
+            raise _mismatch(value, owner.name, names, kind)
+        return value
+    if kind == "bool":
+        if not isinstance(value, bool):
+            raise _mismatch(value, owner.name, names, "bool")
+        return value
+    if kind == "double":
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise _mismatch(value, owner.name, names, "float64")
+        return value
+    if kind == "bytes":
+        return _base64(value, owner.name, names)
+    if kind in _SPECIAL:
+        return _SPECIAL[kind](value, path, found)
+    inner = fields.message(owner.section, kind)
+    if inner is None:
+        return documents.plain(value)
+    return _object(value, inner, path, names, owner.name, found)
+
+
+def _base64(value: Any, owner: str, names: str) -> str:
+    if not isinstance(value, str):
+        raise _mismatch(value, owner, names, "[]uint8")
+    text = value.replace("\n", "").replace("\r", "")
+    try:
+        b64decode(text.encode("ascii"), validate=True)
+    except ValueError:
+        good = re.match(r"[A-Za-z0-9+/]*", value)
+        raise BadBody(f"illegal base64 data at input byte {good.end() // 4 * 4 if good and good.end() == len(value) else good.end() if good else 0}") from None
+    return text
+
+
+def _time(value: Any, _path: str, _found: Findings) -> str:
+    moment = _moment(value)
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}".rjust(20, "0")
+
+
+def _micro_time(value: Any, _path: str, _found: Findings) -> str:
+    moment = _moment(value)
+    return f"{moment:%Y-%m-%dT%H:%M:%S.%fZ}".rjust(27, "0")
+
+
+def _moment(value: Any) -> datetime:
+    if not isinstance(value, str):
+        raise BadBody(f"json: cannot unmarshal {type_name(value)} into Go value of type string")
+    parts = _DATE_TIME(value)
+    layout = "2006-01-02T15:04:05Z07:00"
+    if parts is None:
+        raise BadBody(f'parsing time "{value}" as "{layout}": cannot parse "{value}" as "2006"')
+    date, time, fraction, zone = parts.groups()
+    try:
+        return datetime.fromisoformat(f"{date}T{time}{(fraction or '')[:7]}{zone.replace('Z', '+00:00')}").astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise BadBody(f'parsing time "{value}": day out of range') from None
+
+
+def _quantity(value: Any, _path: str, _found: Findings) -> str:
+    from hekla.local.apiserver.objects.amounts import canonical
+
+    return canonical(value)
+
+
+def _int_or_string(value: Any, _path: str, _found: Findings) -> int | str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int) or not -(2**31) <= value < 2**31:
+        raise BadBody(f"json: cannot unmarshal {type_name(value)} into Go value of type int32")
+    return value
+
+
+def _any(value: Any, _path: str, _found: Findings) -> Any:
+    return documents.plain(value)
+
+
+def _strings(value: Any, path: str, _found: Findings) -> list[str]:
+    if not isinstance(value, list) or isinstance(value, Pairs) or not all(isinstance(item, str) for item in value):
+        raise BadBody(f"json: cannot unmarshal {type_name(value)} into Go struct field {path} of type []string")
+    return list(value)
+
+
+def _schema(value: Any, path: str, found: Findings) -> dict[str, Any]:
+    described = fields.message("apiextensions.v1", "JSONSchemaProps")
+    assert described is not None
+    names = re.sub(r"\[\d+\]", "", path)
+    return _object(value, described, path, names, "JSONSchemaProps", found)
+
+
+def _schema_or_bool(value: Any, path: str, found: Findings) -> Any:
+    return value if isinstance(value, bool) else _schema(value, path, found)
+
+
+def _schema_or_array(value: Any, path: str, found: Findings) -> Any:
+    if isinstance(value, list) and not isinstance(value, Pairs):
+        return [_schema(item, f"{path}[{position}]", found) for position, item in enumerate(value)]
+    return _schema(value, path, found)
+
+
+def _schema_or_strings(value: Any, path: str, found: Findings) -> Any:
+    if isinstance(value, list) and not isinstance(value, Pairs):
+        return _strings(value, path, found)
+    return _schema(value, path, found)
+
+
+_SPECIAL = {
+    "Time": _time,
+    "MicroTime": _micro_time,
+    "Quantity": _quantity,
+    "IntOrString": _int_or_string,
+    "RawExtension": _any,
+    "FieldsV1": _any,
+    "JSON": _any,
+    "ExtraValue": _strings,
+    "Verbs": _strings,
+    "JSONSchemaPropsOrBool": _schema_or_bool,
+    "JSONSchemaPropsOrArray": _schema_or_array,
+    "JSONSchemaPropsOrStringArray": _schema_or_strings,
+}
+
+
+def _package(described: fields.Message) -> str:
+    """The Go package of a message: the version, as Kubernetes names its packages."""
+    return described.section.rpartition(".")[2]
+
+
+def _go_type(field: fields.Field, owner: fields.Message) -> str:
+    if field.type == "Quantity":
+        return "resource.Quantity"
+    if field.type in ("Time", "MicroTime"):
+        return f"v1.{field.type}"
+    if field.type == "IntOrString":
+        return "intstr.IntOrString"
+    if field.type in _GO:
+        return _GO[field.type]
+    inner = fields.message(owner.section, field.type)
+    return f"{_package(inner)}.{inner.name}" if inner else field.type
+
+
+def type_name(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, (dict, Pairs)):
+        return "object"
+    if isinstance(value, list):
+        return "array"
+    return "number"
+
+
+def _mismatch(value: Any, owner: str, names: str, wanted: str) -> BadBody:
+    what = type_name(value)
+    if what == "number" and wanted in _INT_LIMITS:
+        what = f"number {value}"
+    target = f"Go struct field {owner}.{names}" if names else "Go value"
+    return BadBody(f"json: cannot unmarshal {what} into {target} of type {wanted}")
