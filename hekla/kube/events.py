@@ -1,0 +1,255 @@
+"""Events: what a daemon tells the users of an object, and never at the price of its work.
+
+`Recorder.event` returns at once.  Equal events become one whose count grows, many similar ones are combined, an object that
+floods is throttled, and what does not fit the queue is dropped and counted.  The rules and numbers are client-go's, because
+users know their effect from `kubectl describe`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Generic, Literal, TypeVar
+
+from hekla.api.core import EVENT
+from hekla.kube.client import Client
+from hekla.kube.errors import ApiError, NotFound
+from hekla.kube.http.client import TransportError
+from hekla.kube.throttle import TokenBucket
+
+log = logging.getLogger(__name__)
+
+V = TypeVar("V")
+
+REMEMBERED = 4096
+"""Series, groups and objects that are kept in mind; the least recently used go first."""
+QUEUE_LIMIT = 8192
+WRITERS = 4
+GROUP_LIMIT = 10
+"""Different messages of one object and reason within GROUP_SECONDS, from which on they are combined."""
+GROUP_SECONDS = 600.0
+SPAM_BURST = 25
+SPAM_QPS = 1 / 300
+"""Events of one object: so many at once, then one each five minutes."""
+COMBINED = "(combined from similar events): "
+TRIES = 5
+FLUSH_SECONDS = 2.0
+MESSAGE_LIMIT = 1024
+"""Characters of a message that an API server takes."""
+
+Severity = Literal["Normal", "Warning"]
+
+
+class _Recent(OrderedDict[Any, V], Generic[V]):
+    """A dict that forgets its least recently used entries."""
+
+    def touch(self, key: Any, make: Callable[[], V]) -> V:
+        value = self.get(key)
+        if value is None:
+            value = self[key] = make()
+            if len(self) > REMEMBERED:
+                self.popitem(last=False)
+        else:
+            self.move_to_end(key)
+        return value
+
+
+@dataclass(slots=True)
+class _Series:
+    """One Event object: created once, its count patched afterwards."""
+
+    body: dict[str, Any]
+    namespace: str
+    count: int = 0
+    last: str = ""
+    message: str = ""
+    stored: bool = False
+    queued: bool = False
+    tries: int = 0
+
+
+@dataclass(slots=True)
+class _Group:
+    began: float
+    messages: set[str] = field(default_factory=set)
+
+
+class Recorder:
+    """Records events as `component` (on `host`).  For one event loop; `close()` writes what waits."""
+
+    def __init__(
+        self,
+        client: Client,
+        component: str,
+        *,
+        host: str = "",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.component = component
+        self.host = host
+        self.dropped = 0
+        """Events that were lost to the spam filter, the full queue or the server's refusal."""
+        self._client = client
+        self._clock = clock
+        self._instance = host or socket.gethostname()
+        self._series: _Recent[_Series] = _Recent()
+        self._groups: _Recent[_Group] = _Recent()
+        self._buckets: _Recent[TokenBucket] = _Recent()
+        self._queue: deque[_Series] = deque()
+        self._wanted = asyncio.Event()
+        self._writers: list[asyncio.Task[None]] = []
+        self._writing = 0
+        self._told_of_full = 0.0
+
+    def event(self, obj: Any, type: Severity, reason: str, message: str, *, field_path: str = "") -> None:
+        """Say something about an object (a struct or JSON tree that knows its kind).  Never waits, never raises."""
+        target = reference(obj, field_path)
+        now = self._clock()
+        subject = (target["kind"], target["namespace"], target["name"], target["uid"], field_path)
+        if not self._buckets.touch(subject, lambda: TokenBucket(SPAM_QPS, SPAM_BURST, self._clock)).try_take():
+            self.dropped += 1
+            return
+        if len(message) > MESSAGE_LIMIT:
+            message = message[: MESSAGE_LIMIT - 3] + "..."
+        kind_of_event = (*subject, type, reason)
+        group = self._groups.touch(kind_of_event, lambda: _Group(now))
+        if now - group.began > GROUP_SECONDS:
+            group.began = now
+            group.messages.clear()
+        group.messages.add(message)
+        combined = len(group.messages) > GROUP_LIMIT
+        if combined:
+            group.messages.remove(message)  # the set need not grow further
+            message = COMBINED + message
+        key = kind_of_event if combined else (*kind_of_event, message)
+        series = self._series.touch(key, lambda: self._begin(target, type, reason, now))
+        series.count += 1
+        series.last = timestamp(now)
+        series.message = message
+        self._enqueue(series)
+
+    async def close(self) -> None:
+        """Write what waits, for a moment, then stop."""
+        try:
+            async with asyncio.timeout(FLUSH_SECONDS):
+                while self._queue or self._writing:
+                    await asyncio.sleep(0.01)
+        except TimeoutError:
+            log.info("%d events were not written", len(self._queue))
+        for writer in self._writers:
+            writer.cancel()
+        await asyncio.gather(*self._writers, return_exceptions=True)
+        self._writers.clear()
+
+    def _begin(self, target: dict[str, str], type: Severity, reason: str, now: float) -> _Series:
+        namespace = target["namespace"] or "default"
+        source = {"component": self.component, "host": self.host} if self.host else {"component": self.component}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"{target['name'][:236]}.{int(now * 1e9):x}", "namespace": namespace},
+            "involvedObject": {name: value for name, value in target.items() if value},
+            "type": type,
+            "reason": reason,
+            "source": source,
+            "firstTimestamp": timestamp(now),
+            "reportingComponent": self.component,
+            "reportingInstance": self._instance,
+        }
+        return _Series(body, namespace)
+
+    def _enqueue(self, series: _Series) -> None:
+        if series.queued:
+            return  # the waiting write takes the new count along
+        if len(self._queue) >= QUEUE_LIMIT:
+            self.dropped += 1
+            if self._clock() - self._told_of_full > 60:
+                self._told_of_full = self._clock()
+                log.warning("more than %d events wait to be written; new ones are dropped", QUEUE_LIMIT)
+            return
+        series.queued = True
+        self._queue.append(series)
+        self._wanted.set()
+        if not self._writers:
+            loop = asyncio.get_running_loop()
+            self._writers = [loop.create_task(self._write_on(), name="event writer") for _ in range(WRITERS)]
+
+    async def _write_on(self) -> None:
+        while True:
+            while not self._queue:
+                self._wanted.clear()
+                await self._wanted.wait()
+            series = self._queue.popleft()
+            series.queued = False
+            self._writing += 1
+            try:
+                await self._write(series)
+                series.tries = 0
+            except TransportError as error:
+                await self._again(series, error)
+            except ApiError as error:  # a namespace that is going away, no permission: trying again would not help
+                self.dropped += 1
+                log.debug("the event %s was refused: %s", series.body["metadata"]["name"], error)
+            except Exception:
+                self.dropped += 1
+                log.exception("the event %s could not be written", series.body["metadata"]["name"])
+            finally:
+                self._writing -= 1
+
+    async def _write(self, series: _Series) -> None:
+        moving = {"count": series.count, "lastTimestamp": series.last, "message": series.message}
+        name = series.body["metadata"]["name"]
+        if series.stored:
+            try:
+                await self._client.patch(EVENT.untyped, name, moving, series.namespace, type="strategic")
+                return
+            except NotFound:  # expired on the server: begin it again
+                series.body["metadata"]["name"] = f"{name.rpartition('.')[0]}.{int(self._clock() * 1e9):x}"
+        await self._client.create(EVENT.untyped, {**series.body, **moving}, series.namespace)
+        series.stored = True
+
+    async def _again(self, series: _Series, error: TransportError) -> None:
+        series.tries += 1
+        if series.tries >= TRIES:
+            self.dropped += 1
+            series.tries = 0
+            log.warning("an event could not be written: %s", error)
+            return
+        await asyncio.sleep(0.5 * series.tries)
+        self._enqueue(series)
+
+
+def reference(obj: Any, field_path: str = "") -> dict[str, str]:
+    """The ObjectReference of a struct or JSON tree."""
+    if isinstance(obj, dict):
+        metadata = obj.get("metadata") or {}
+        return {
+            "kind": obj.get("kind") or "",
+            "namespace": metadata.get("namespace") or "",
+            "name": metadata.get("name") or "",
+            "uid": metadata.get("uid") or "",
+            "apiVersion": obj.get("apiVersion") or "",
+            "resourceVersion": metadata.get("resourceVersion") or "",
+            "fieldPath": field_path,
+        }
+    metadata = obj.metadata
+    return {
+        "kind": obj.kind,
+        "namespace": metadata.namespace,
+        "name": metadata.name,
+        "uid": metadata.uid,
+        "apiVersion": obj.api_version,
+        "resourceVersion": metadata.resource_version,
+        "fieldPath": field_path,
+    }
+
+
+def timestamp(seconds: float) -> str:
+    """Whole seconds, as Kubernetes writes a Time."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
