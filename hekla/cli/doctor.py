@@ -58,4 +58,4 @@ def isolation() -> Iterator[Check]:
     from hekla.local.agent import isolation as agent
 
     for finding in agent.survey():
-        yield Check(finding.name, finding.available, finding.cost if finding.available else f"{finding.why}: {finding.cost}")
+        yield Check(finding.name, finding.available, finding.cost if finding.available else f"{finding.why_not}: {finding.cost}")

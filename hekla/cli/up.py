@@ -140,10 +140,10 @@ def with_flags(settings: Settings, flags: dict[str, object]) -> Settings:
 def check_size(flag: str, value: str) -> None:
     """Raises ClusterError unless the value is a positive quantity."""
     try:
-        size = Quantity(value)
+        size = Quantity.parse(value)
     except ValueError as error:
         raise ClusterError(f"{flag} {value}: {error}") from error
-    if size <= Quantity("0"):
+    if size <= Quantity.parse("0"):
         raise ClusterError(f'{flag} {value}: a size above zero is expected, for example "4" or "8Gi"')
 
 

@@ -129,7 +129,7 @@ class Cluster:
     def programs(self, settings: Settings) -> list[Program]:
         """The daemons of the cluster in the order in which they are started."""
         internal = f"--kubeconfig={self.internal_kubeconfig}"
-        quiet = "--listen-address="  # no metrics port unless the user starts the daemon himself: two clusters would collide
+        alone = "--leader-elect=false"  # the supervisor runs one of each; an election would cost seconds at every start
         return [
             Program("apiserver", (
                 "apiserver", f"--data-dir={self.data}", "--bind-address=127.0.0.1", f"--secure-port={settings.port}",
@@ -142,9 +142,9 @@ class Cluster:
             Program("admission", (
                 "admission", internal, "--port=0", f"--ca-cert-file={self.pki / 'ca.crt'}",
                 f"--tls-cert-file={self.pki / 'admission.crt'}", f"--tls-private-key-file={self.pki / 'admission.key'}",
-                "--webhook-url=https://127.0.0.1", quiet,
+                "--webhook-url=https://127.0.0.1",
             )),
-            Program("kube-controllers", ("kube-controllers", internal, f"--root-ca-file={self.pki / 'ca.crt'}", quiet)),
+            Program("kube-controllers", ("kube-controllers", internal, f"--root-ca-file={self.pki / 'ca.crt'}")),
             Program("agent", (
                 "agent", internal, f"--root-dir={self.pods}", f"--nodes={settings.nodes}",
                 *([f"--node-cpu={settings.node_cpu}"] if settings.node_cpu else []),
@@ -157,9 +157,9 @@ class Cluster:
                 f"--tls-cert-file={self.pki / 'kubelet.crt'}", f"--tls-private-key-file={self.pki / 'kubelet.key'}",
                 f"--client-ca-file={self.pki / 'ca.crt'}",
             )),
-            Program("controllers", ("controllers", internal, quiet)),
+            Program("controllers", ("controllers", internal, alone)),
             Program("scheduler", (
-                "scheduler", internal, "--default-scheduler", quiet,
+                "scheduler", internal, "--default-scheduler", alone,
                 *([f"--scheduler-conf={settings.scheduler_conf}"] if settings.scheduler_conf else []),
             )),
         ]

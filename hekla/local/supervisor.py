@@ -154,10 +154,10 @@ class Supervisor:
         try:
             while not self.stopping:
                 timeout = self.start_due()
-                readable, _, _ = select.select([notify, wake_read], [], [], timeout)
+                readable, _, _ = select.select([notify.fileno(), wake_read], [], [], timeout)
                 if wake_read in readable:
                     os.read(wake_read, 4096)
-                if notify in readable:
+                if notify.fileno() in readable:
                     self.hear(notify)
                 self.notice_ends()
         finally:

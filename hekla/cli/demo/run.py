@@ -84,7 +84,7 @@ def explain_isolation(console: Console) -> None:
 
     without = [finding for finding in isolation.survey() if not finding.available]
     if without:
-        console.print("\nThis machine runs pods without: " + "; ".join(f"{f.name} ({f.why})" for f in without), highlight=False)
+        console.print("\nThis machine runs pods without: " + "; ".join(f"{f.name} ({f.why_not})" for f in without), highlight=False)
         console.print('"hekla doctor" says what that means.', highlight=False)
 
 

@@ -6,16 +6,22 @@ For the local cluster only: a real cluster has its own kube-controller-manager. 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from hekla.api.apiextensions import CUSTOM_RESOURCE_DEFINITION
 from hekla.api.apps import DEPLOYMENT, REPLICA_SET
 from hekla.api.core import CONFIG_MAP, NAMESPACE, REPLICATION_CONTROLLER, SERVICE, SERVICE_ACCOUNT
 from hekla.api.kinds import Kind
+from hekla.kube import notify
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller, run
+from hekla.kube.daemon import Daemon, connection_flags
+from hekla.kube.daemon import main as run_daemon
 from hekla.kube.events import Recorder
+from hekla.kube.flags import TEXT, Flag
 from hekla.local.controllers.deployments import DeploymentController
 from hekla.local.controllers.endpoints import EndpointsController
 from hekla.local.controllers.garbage import GarbageCollector, Owned
@@ -59,11 +65,33 @@ class Manager:
             self.collector,
         ]
 
-    async def run(self) -> None:
-        """Runs everything until cancelled."""
+    async def run(self, ready: Callable[[], None]) -> None:
+        """Runs everything until cancelled; calls `ready` once all controllers see the cluster."""
         changed = asyncio.Event()
         self.definitions.on_change(lambda old, new: changed.set())
         await self.definitions.start()
         async with asyncio.TaskGroup() as group:
             group.create_task(run(self.controllers))
             group.create_task(self.collector.follow_kinds({"pods": self.pods}, changed))
+            for controller in self.controllers:
+                for cache in controller.caches:
+                    await cache.synced()
+            ready()
+
+
+FLAGS = (
+    *connection_flags(0),
+    Flag("root-ca-file", TEXT, "", "certificate of the authority that every namespace is given"),
+)
+
+
+async def work(daemon: Daemon) -> None:
+    """Runs the controllers until the process is told to stop."""
+    certificate = Path(daemon.options.root_ca_file).read_text() if daemon.options.root_ca_file else ""
+    manager = Manager(daemon.client, Recorder(daemon.client, "kube-controllers"), certificate)
+    await manager.run(notify.ready)
+
+
+def main(argv: list[str]) -> int:
+    """`hekla kube-controllers`."""
+    return run_daemon("kube-controllers", FLAGS, argv, work)

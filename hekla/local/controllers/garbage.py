@@ -64,7 +64,7 @@ class GarbageCollector(Controller):
         self.recorder = recorder
         self.graph = Graph()
         self.gone: OrderedDict[str, None] = OrderedDict()
-        self.caches: dict[Resource, Cache[Owned] | Cache[Pod]] = {}
+        self.watched: dict[Resource, Cache[Owned] | Cache[Pod]] = {}
         self.resources: dict[tuple[str, str], Resource] = {}
         self.synced = False
 
@@ -92,12 +92,12 @@ class GarbageCollector(Controller):
             if {"list", "watch", "delete"} <= r.verbs and (r.group, r.plural) not in LEFT_ALONE
         }
         self.resources = {(r.api_version, r.kind): r for r in wanted}
-        for resource in self.caches.keys() - wanted:
-            await self.caches.pop(resource).stop()
+        for resource in self.watched.keys() - wanted:
+            await self.watched.pop(resource).stop()
         started = []
-        for resource in wanted - self.caches.keys():
+        for resource in wanted - self.watched.keys():
             cache = self.cache_of(resource, shared)
-            self.caches[resource] = cache
+            self.watched[resource] = cache
             await cache.start()
             started.append(cache)
         await asyncio.gather(*(cache.synced() for cache in started))

@@ -124,4 +124,4 @@ def satisfies(term: Json, labels: dict[str, str]) -> bool:
         return value is not None and value in values
     if operator == "NotIn":
         return value not in values
-    return (value is not None) == (operator == "Exists")
+    return bool((value is not None) == (operator == "Exists"))

@@ -1,0 +1,226 @@
+"""Carries the engine's decisions to the API server, many at once, while the next cycle computes.
+
+What the server refuses flows back into the state: a pod whose bind failed is pending again.  After a connection that broke in
+the middle of a bind nobody knows whether it was done, so the pod is read: the truth is on the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
+from typing import Any
+
+from hekla.api import core, scheduling
+from hekla.engine.decisions import Bind, Decisions, Event, Evict, PodCondition, PodGroupStatus, QueueStatus
+from hekla.engine.state import State
+from hekla.kube.client import Client
+from hekla.kube.errors import ApiError, Conflict, NotFound
+from hekla.kube.events import Recorder, Severity
+from hekla.kube.http.client import TransportError
+
+log = logging.getLogger(__name__)
+
+Tree = dict[str, Any]
+LOST = (ApiError, TransportError)
+
+
+def now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def split(key: str) -> tuple[str, str]:
+    namespace, _, name = key.rpartition("/")
+    return namespace, name
+
+
+class Carrier:
+    """Writes decisions; `state_changed` is called when something came back that the next cycle must know."""
+
+    def __init__(self, client: Client, state: State, recorder: Recorder, scheduler_name: str, state_changed: Callable[[], None]) -> None:
+        self.client = client
+        self.state = state
+        self.recorder = recorder
+        self.scheduler_name = scheduler_name
+        self.state_changed = state_changed
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.writing: dict[str, asyncio.Task[None]] = {}
+        """The write in flight for a PodGroup, pod condition or queue; a newer one for the same object waits for it."""
+
+    def carry(self, decisions: Decisions) -> None:
+        """Starts everything that was decided; returns at once."""
+        for bind in decisions.binds:
+            self.launch(self.bind(bind))
+        for eviction in decisions.evictions:
+            self.launch(self.evict(eviction))
+        for group in decisions.pod_groups:
+            self.in_turn(f"group {group.key}", self.write_group(group))
+        for condition in decisions.conditions:
+            self.in_turn(f"pod {condition.pod}", self.write_condition(condition))
+        for queue in decisions.queues:
+            self.in_turn(f"queue {queue.name}", self.write_queue(queue))
+        for pod in decisions.gates:
+            self.launch(self.lift_gate(pod))
+        for event in decisions.events:
+            self.record(event)
+
+    def launch(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    def in_turn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        """Two writes of one object arrive in the order in which they were decided."""
+        before = self.writing.get(name)
+
+        async def follow() -> None:
+            if before is not None:
+                await asyncio.wait([before])
+            await work
+
+        task = asyncio.ensure_future(follow())
+        self.writing[name] = task
+        self.tasks.add(task)
+
+        def done(finished: asyncio.Task[None]) -> None:
+            self.tasks.discard(finished)
+            if self.writing.get(name) is finished:
+                del self.writing[name]
+
+        task.add_done_callback(done)
+
+    async def settle(self) -> None:
+        """Waits until everything in flight has been answered."""
+        while self.tasks:
+            await asyncio.wait(self.tasks)
+
+    # binds
+
+    async def bind(self, bind: Bind) -> None:
+        namespace, name = split(bind.pod)
+        metadata: Tree = {"name": name, "namespace": namespace, "uid": bind.uid}
+        if bind.annotations:
+            metadata["annotations"] = bind.annotations
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": {"apiVersion": "v1", "kind": "Node", "name": bind.node}}
+        try:
+            await self.client.post(core.POD, name, namespace, "binding", body)
+        except LOST as error:
+            if not await self.was_bound(bind, error):
+                self.refuse(bind, error)
+                return
+        self.recorder.event(
+            reference("Pod", bind.pod, bind.uid), "Normal", "Scheduled", f"Successfully assigned {bind.pod} to {bind.node}"
+        )
+
+    async def was_bound(self, bind: Bind, error: Exception) -> bool:
+        """Whether a bind that was not answered, or was refused as done already, stands on the server."""
+        if isinstance(error, ApiError) and not isinstance(error, Conflict) and error.code < 500:
+            return False
+        namespace, name = split(bind.pod)
+        while True:
+            try:
+                pod = await self.client.get(core.POD.untyped, name, namespace)
+            except NotFound:
+                return False
+            except LOST:
+                await asyncio.sleep(0.2)
+                continue
+            return bool(pod["metadata"].get("uid") == bind.uid and pod["spec"].get("nodeName") == bind.node)
+
+    def refuse(self, bind: Bind, error: Exception) -> None:
+        """Rolls back what was assumed, and says so on the pod."""
+        self.state.bind_failed(bind.pod)
+        self.state_changed()
+        if isinstance(error, NotFound):
+            return  # the pod has gone; its event is on the way
+        message = f"failed to bind to node {bind.node}: {error}"
+        log.warning("%s: %s", bind.pod, message)
+        self.in_turn(f"pod {bind.pod}", self.write_condition(PodCondition(bind.pod, bind.uid, "SchedulerError", message, "")))
+
+    # evictions
+
+    async def evict(self, evict: Evict) -> None:
+        """Says why on the pod and its group, then deletes the pod."""
+        namespace, name = split(evict.pod)
+        message = f"Pod is evicted, because of {evict.reason}"
+        if evict.job != evict.pod:
+            self.recorder.event(reference("PodGroup", evict.job, ""), "Normal", "Evict", evict.reason)
+        self.recorder.event(reference("Pod", evict.pod, evict.uid), "Warning", "Evict", message)
+        conditions = [
+            {"type": "Ready", "status": "False", "reason": "Evict", "message": message, "lastTransitionTime": now()},
+            {
+                "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "lastTransitionTime": now(),
+                "message": f"{self.scheduler_name}: preempting to accommodate a higher priority pod",
+            },
+        ]
+        try:
+            patch = {"metadata": {"uid": evict.uid}, "status": {"conditions": conditions}}
+            await self.client.patch(core.POD, name, patch, namespace, type="strategic", subresource="status")
+            await self.client.delete(core.POD, name, namespace, uid=evict.uid)
+        except (NotFound, Conflict):
+            return  # it has gone, or another pod has its name
+        except LOST as error:
+            log.warning("%s could not be evicted: %s", evict.pod, error)
+            self.state.evict_failed(evict.pod)
+            self.state_changed()
+
+    # what users see
+
+    async def write_group(self, group: PodGroupStatus) -> None:
+        namespace, name = split(group.key)
+        conditions = [{**condition, "lastTransitionTime": condition.get("lastTransitionTime") or now()} for condition in group.conditions]
+        status = {
+            "phase": group.phase, "running": group.running or None, "succeeded": group.succeeded or None,
+            "failed": group.failed or None, "conditions": conditions,
+        }
+        patch = {"metadata": {"uid": group.uid}, "status": status}
+        subresource = "status" if scheduling.POD_GROUP.status else None
+        await self.attempt(group.key, self.client.patch(scheduling.POD_GROUP, name, patch, namespace, subresource=subresource))
+
+    async def write_condition(self, condition: PodCondition) -> None:
+        namespace, name = split(condition.pod)
+        entry = {
+            "type": "PodScheduled", "status": "False", "reason": condition.reason, "message": condition.message,
+            "lastProbeTime": None, "lastTransitionTime": now(),
+        }
+        status: Tree = {"conditions": [entry]}
+        if condition.nominated_node:
+            status["nominatedNodeName"] = condition.nominated_node
+        if condition.message:
+            self.recorder.event(reference("Pod", condition.pod, condition.uid), "Warning", "FailedScheduling", condition.message)
+        patch = {"metadata": {"uid": condition.uid}, "status": status}
+        await self.attempt(condition.pod, self.client.patch(core.POD, name, patch, namespace, type="strategic", subresource="status"))
+
+    async def write_queue(self, queue: QueueStatus) -> None:
+        # A merge patch leaves keys that are not named: what is no longer held must be taken out by name.
+        there = self.state.queues.get(queue.name)
+        gone = dict.fromkeys((there and there.status_sent) or {})
+        patch = {"status": {"allocated": {**gone, **queue.allocated}}}
+        await self.attempt(queue.name, self.client.patch(scheduling.QUEUE, queue.name, patch, subresource="status"))
+
+    async def attempt(self, key: str, write: Coroutine[Any, Any, Any]) -> None:
+        """A status that could not be written is decided again by a later cycle: nothing is lost but time."""
+        try:
+            await write
+        except (NotFound, Conflict):
+            return
+        except LOST as error:
+            log.warning("status of %s: %s", key, error)
+
+    async def lift_gate(self, pod: str) -> None:
+        """Takes the queue gate off a pod that its queue now has room for."""
+        namespace, name = split(pod)
+        patch = {"spec": {"schedulingGates": [{"name": "scheduling.volcano.sh/queue-allocation-gate", "$patch": "delete"}]}}
+        await self.attempt(pod, self.client.patch(core.POD, name, patch, namespace, type="strategic"))
+
+    def record(self, event: Event) -> None:
+        severity: Severity = "Warning" if event.type == "Warning" else "Normal"
+        self.recorder.event(reference(event.kind, event.key, event.uid), severity, event.reason, event.message)
+
+
+def reference(kind: str, key: str, uid: str) -> Tree:
+    """An object as events refer to it."""
+    namespace, name = split(key)
+    version = "v1" if kind == "Pod" else f"{scheduling.GROUP}/v1beta1"
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": namespace, "uid": uid}}

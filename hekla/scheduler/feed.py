@@ -1,0 +1,101 @@
+"""Brings what the API server says into the engine's state.
+
+One list-and-watch a kind.  An object is read into the engine's tables when it comes and then let go but for its identity, so
+that a cluster of ten thousand pods is held once, in the tables.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from hekla.api import claims, core, policy, priority, scheduling, storage, topology
+from hekla.api.kinds import Kind
+from hekla.engine.state import State
+from hekla.kube.cache import Cache
+from hekla.kube.client import Client
+
+log = logging.getLogger(__name__)
+
+Tree = dict[str, Any]
+IDENTITY = ("name", "namespace", "uid", "resourceVersion")
+
+
+class Source(NamedTuple):
+    """A kind, and what the state does when an object of it comes or goes."""
+
+    kind: Kind[Any]
+    upsert: Callable[[Any], None]
+    remove: Callable[[Any], None]
+
+
+def sources(state: State) -> list[Source]:
+    """Everything that the engine wants to know of."""
+
+    def other(kind: Kind[Any]) -> Source:
+        return Source(kind, lambda tree: state.upsert_other(kind.kind, tree), lambda tree: state.remove_other(kind.kind, tree))
+
+    return [
+        Source(priority.PRIORITY_CLASS, state.upsert_priority_class, state.remove_priority_class),
+        Source(core.NAMESPACE, state.upsert_namespace, lambda tree: state.remove_other("Namespace", tree)),
+        Source(scheduling.QUEUE, state.upsert_queue, state.remove_queue),
+        Source(core.NODE, state.upsert_node, state.remove_node),
+        Source(scheduling.POD_GROUP, state.upsert_pod_group, state.remove_pod_group),
+        Source(core.POD, state.upsert_pod, state.remove_pod),
+        other(topology.HYPER_NODE),
+        other(core.RESOURCE_QUOTA),
+        other(policy.POD_DISRUPTION_BUDGET),
+        other(claims.PERSISTENT_VOLUME),
+        other(claims.PERSISTENT_VOLUME_CLAIM),
+        other(storage.STORAGE_CLASS),
+    ]
+
+
+class Feed:
+    """The caches behind the state; `changed` is set by every event."""
+
+    def __init__(self, client: Client, state: State) -> None:
+        self.state = state
+        self.changed = asyncio.Event()
+        self.caches: list[Cache[Tree]] = []
+        self.rejected: set[tuple[str, str]] = set()
+        for source in sources(state):
+            cache = Cache(client, source.kind.untyped)
+            cache.on_change(self.listener(source))
+            self.caches.append(cache)
+
+    async def start(self) -> None:
+        """Lists everything, so that the first cycle sees the whole cluster."""
+        for cache in self.caches:
+            await cache.start()
+        for cache in self.caches:
+            await cache.synced()
+
+    def listener(self, source: Source) -> Callable[[Tree | None, Tree | None], None]:
+        """What the cache of one kind calls."""
+
+        def changed(old: Tree | None, new: Tree | None) -> None:
+            if new is None:
+                source.remove(old)
+            else:
+                if old is not None and old["metadata"].get("uid") != new["metadata"].get("uid"):
+                    source.remove(old)
+                source.upsert(new)
+                keep_identity(new)
+            self.changed.set()
+
+        return changed
+
+    def newly_rejected(self) -> list[tuple[str, str, str]]:
+        """(kind, key, reason) of objects that the engine could not take since the last call."""
+        known, self.rejected = self.rejected, set(self.state.rejected)
+        return [(kind, key, self.state.rejected[kind, key]) for kind, key in self.rejected - known]
+
+
+def keep_identity(tree: Tree) -> None:
+    """Lets go of everything in an object but what tells it from others."""
+    metadata = tree["metadata"]
+    tree.clear()
+    tree["metadata"] = {name: metadata[name] for name in IDENTITY if name in metadata}
