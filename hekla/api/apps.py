@@ -8,7 +8,7 @@ import msgspec
 
 from hekla.api.claims import PersistentVolumeClaim
 from hekla.api.kinds import Kind
-from hekla.api.meta import Object, Selector, Struct, always
+from hekla.api.meta import LabelSelector, Object, Struct, always
 from hekla.api.schema import Int32, Int64, IntOrString, PodTemplate, Time
 
 
@@ -24,7 +24,7 @@ class DeploymentStrategy(Struct):
 
 class DeploymentSpec(Struct):
     replicas: Int32 | None = None
-    selector: Selector | None = None
+    selector: LabelSelector | None = None
     template: PodTemplate = {}
     strategy: DeploymentStrategy = msgspec.field(default_factory=DeploymentStrategy)
     min_ready_seconds: Int32 = 0
@@ -63,7 +63,7 @@ class Deployment(Object):
 
 class ReplicaSetSpec(Struct):
     replicas: Int32 | None = None
-    selector: Selector | None = None
+    selector: LabelSelector | None = None
     template: PodTemplate = {}
     min_ready_seconds: Int32 = 0
 
@@ -114,7 +114,7 @@ class StatefulSetOrdinals(Struct):
 
 class StatefulSetSpec(Struct):
     replicas: Int32 | None = None
-    selector: Selector | None = None
+    selector: LabelSelector | None = None
     template: PodTemplate = {}
     volume_claim_templates: list[PersistentVolumeClaim] = []
     service_name: str = ""
@@ -165,7 +165,7 @@ class DaemonSetUpdateStrategy(Struct):
 
 
 class DaemonSetSpec(Struct):
-    selector: Selector | None = None
+    selector: LabelSelector | None = None
     template: PodTemplate = {}
     update_strategy: DaemonSetUpdateStrategy = msgspec.field(default_factory=DaemonSetUpdateStrategy)
     min_ready_seconds: Int32 = 0

@@ -15,7 +15,7 @@ from hekla.api.core import ObjectReference
 from hekla.api.kinds import Column, Kind
 from hekla.api.meta import Object, Struct, TemplateMeta, always
 from hekla.api.scheduling import NetworkTopology
-from hekla.api.schema import Count, Duration, Int32, LabelName, PodTemplate, Required, Rule, Subdomain, Time
+from hekla.api.schema import Atomic, Count, Duration, Int32, LabelName, PodTemplate, Required, Rule, Subdomain, Time
 
 GROUP = "batch.volcano.sh"
 API_VERSION = f"{GROUP}/v1alpha1"
@@ -165,7 +165,7 @@ class Job(Object):
 
 
 class JobTemplateSpec(Struct):
-    metadata: Annotated[TemplateMeta, Rule(embedded_metadata=True)] = msgspec.field(default_factory=TemplateMeta)
+    metadata: TemplateMeta = msgspec.field(default_factory=TemplateMeta)
     spec: JobSpec = msgspec.field(default_factory=JobSpec)
 
 
@@ -181,7 +181,7 @@ class CronJobSpec(Struct):
 
 
 class CronJobStatus(Struct):
-    active: Annotated[list[ObjectReference], Rule(list_type="atomic", items=Rule(map_type="atomic"))] = []
+    active: Atomic[list[ObjectReference]] = []
     last_schedule_time: Time = ""
     last_successful_time: Time = ""
 

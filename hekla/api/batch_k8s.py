@@ -6,7 +6,7 @@ import msgspec
 
 from hekla.api.claims import ObjectReference
 from hekla.api.kinds import Kind
-from hekla.api.meta import Object, Selector, Struct, TemplateMeta, always
+from hekla.api.meta import LabelSelector, Object, Struct, TemplateMeta, always
 from hekla.api.schema import Int32, Int64, PodTemplate, Time
 
 
@@ -44,7 +44,7 @@ class JobSpec(Struct):
     parallelism: Int32 | None = None
     completions: Int32 | None = None
     active_deadline_seconds: Int64 | None = None
-    selector: Selector | None = None
+    selector: LabelSelector | None = None
     manual_selector: bool | None = None
     template: PodTemplate = {}
     backoff_limit: Int32 | None = None

@@ -6,11 +6,9 @@ The consumer deletes a command before it acts on it, so that a command acts at m
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
 
 from hekla.api.kinds import Kind
 from hekla.api.meta import Object, OwnerReference, always
-from hekla.api.schema import Rule
 
 GROUP = "bus.volcano.sh"
 API_VERSION = f"{GROUP}/v1alpha1"
@@ -56,7 +54,7 @@ class Command(Object):
     api_version: str = always(API_VERSION)
     kind: str = always("Command")
     action: str = ""
-    target: Annotated[OwnerReference | None, Rule(map_type="atomic")] = None
+    target: OwnerReference | None = None
     reason: str = ""
     message: str = ""
 

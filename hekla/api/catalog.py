@@ -33,7 +33,7 @@ from hekla.api import (
 )
 from hekla.api.kinds import Kind
 
-BATCH: tuple[Kind[Any], ...] = (
+INSTALLED: tuple[Kind[Any], ...] = (
     batch.JOB,
     batch.CRON_JOB,
     bus.COMMAND,
@@ -45,11 +45,11 @@ BATCH: tuple[Kind[Any], ...] = (
     nodeinfo.NUMATOPOLOGY,
     shard.NODE_SHARD,
     config.COLOCATION_CONFIGURATION,
-    datadependency.DATA_SOURCE,
-    datadependency.DATA_SOURCE_CLAIM,
-    training.HYPER_JOB,
 )
-"""The kinds of the batch system itself, which a cluster learns from its CRDs."""
+"""The kinds of the batch system that a cluster is taught by their definitions."""
+
+BATCH: tuple[Kind[Any], ...] = (*INSTALLED, datadependency.DATA_SOURCE, datadependency.DATA_SOURCE_CLAIM, training.HYPER_JOB)
+"""All kinds of the batch system; the last three are types that nothing serves or handles yet."""
 
 BUILT_IN: tuple[Kind[Any], ...] = tuple(
     kind

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from hekla.api.kinds import Kind
-from hekla.api.meta import Object, Struct, always
+from hekla.api.meta import AtomicStruct, Object, Struct, always
 from hekla.api.placement import NodeSelector
 from hekla.api.schema import ResourceList, Time
 from hekla.api.volumes import HostPathVolumeSource, NFSVolumeSource, PersistentVolumeClaimSpec, SecretReference
@@ -63,7 +63,7 @@ class CSIPersistentVolumeSource(Struct):
     node_expand_secret_ref: SecretReference | None = None
 
 
-class ObjectReference(Struct):
+class ObjectReference(AtomicStruct):
     kind: str = ""
     namespace: str = ""
     name: str = ""
@@ -125,7 +125,5 @@ class PersistentVolume(Object):
     status: PersistentVolumeStatus = msgspec.field(default_factory=PersistentVolumeStatus)
 
 
-PERSISTENT_VOLUME_CLAIM = Kind(
-    "", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", namespaced=True, type=PersistentVolumeClaim
-)
+PERSISTENT_VOLUME_CLAIM = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", namespaced=True, type=PersistentVolumeClaim)
 PERSISTENT_VOLUME = Kind("", "v1", "PersistentVolume", "persistentvolumes", namespaced=False, type=PersistentVolume)

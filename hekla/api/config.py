@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from hekla.api.kinds import Kind
-from hekla.api.meta import Condition, Object, Selector, Struct, always
+from hekla.api.meta import Condition, LabelSelector, Object, Struct, always
 from hekla.api.schema import Required, Rule
 
 GROUP = "config.volcano.sh"
@@ -23,7 +23,7 @@ class MemoryQos(Struct):
 
 
 class ColocationConfigurationSpec(Struct):
-    selector: Selector | None = None
+    selector: LabelSelector | None = None
     memory_qos: MemoryQos | None = None
 
 

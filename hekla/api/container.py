@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from hekla.api.meta import Struct
+from hekla.api.meta import AtomicStruct, Struct
 from hekla.api.schema import Atomic, Int32, Int64, IntOrString, NamedList, Required, ResourceList, Rule
 from hekla.api.volumes import ObjectFieldSelector, ResourceFieldSelector
 
@@ -15,23 +15,23 @@ class ContainerPort(Struct):
     name: str = ""
     host_port: Int32 = 0
     container_port: Required[Int32] = 0
-    protocol: str = ""
+    protocol: Annotated[str, Rule(default="TCP")] = ""
     host_ip: str = ""
 
 
-class ConfigMapKeySelector(Struct):
-    name: str = ""
+class ConfigMapKeySelector(AtomicStruct):
+    name: Annotated[str, Rule(default="")] = ""
     key: Required[str] = ""
     optional: bool | None = None
 
 
-class SecretKeySelector(Struct):
-    name: str = ""
+class SecretKeySelector(AtomicStruct):
+    name: Annotated[str, Rule(default="")] = ""
     key: Required[str] = ""
     optional: bool | None = None
 
 
-class FileKeySelector(Struct):
+class FileKeySelector(AtomicStruct):
     volume_name: Required[str] = ""
     path: Required[str] = ""
     key: Required[str] = ""
@@ -97,7 +97,7 @@ class TCPSocketAction(Struct):
 
 class GRPCAction(Struct):
     port: Required[Int32] = 0
-    service: str = ""
+    service: Annotated[str, Rule(default="")] = ""
 
 
 class Probe(Struct):
@@ -175,12 +175,12 @@ class SecurityContext(Struct):
 
 
 class ConfigMapEnvSource(Struct):
-    name: str = ""
+    name: Annotated[str, Rule(default="")] = ""
     optional: bool | None = None
 
 
 class SecretEnvSource(Struct):
-    name: str = ""
+    name: Annotated[str, Rule(default="")] = ""
     optional: bool | None = None
 
 

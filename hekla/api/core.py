@@ -69,7 +69,7 @@ from hekla.api.container_status import (
 )
 from hekla.api.drivers import LocalObjectReference
 from hekla.api.kinds import Kind
-from hekla.api.meta import Object, Struct, always
+from hekla.api.meta import AtomicStruct, Object, Struct, always
 from hekla.api.nodes import (
     NODE,
     AttachedVolume,
@@ -448,7 +448,7 @@ class ScopedResourceSelectorRequirement(Struct):
     values: list[str] = []
 
 
-class ScopeSelector(Struct):
+class ScopeSelector(AtomicStruct):
     match_expressions: list[ScopedResourceSelectorRequirement] = []
 
 
@@ -533,6 +533,4 @@ SERVICE_ACCOUNT = Kind("", "v1", "ServiceAccount", "serviceaccounts", namespaced
 EVENT = Kind("", "v1", "Event", "events", namespaced=True, type=Event)
 RESOURCE_QUOTA = Kind("", "v1", "ResourceQuota", "resourcequotas", namespaced=True, type=ResourceQuota)
 LIMIT_RANGE = Kind("", "v1", "LimitRange", "limitranges", namespaced=True, type=LimitRange)
-REPLICATION_CONTROLLER = Kind(
-    "", "v1", "ReplicationController", "replicationcontrollers", namespaced=True, type=ReplicationController
-)
+REPLICATION_CONTROLLER = Kind("", "v1", "ReplicationController", "replicationcontrollers", namespaced=True, type=ReplicationController)

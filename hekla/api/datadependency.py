@@ -81,6 +81,4 @@ class DataSourceClaim(Object):
 
 
 DATA_SOURCE = Kind(GROUP, "v1alpha1", "DataSource", "datasources", namespaced=False, type=DataSource, status=True)
-DATA_SOURCE_CLAIM = Kind(
-    GROUP, "v1alpha1", "DataSourceClaim", "datasourceclaims", namespaced=True, type=DataSourceClaim, status=True
-)
+DATA_SOURCE_CLAIM = Kind(GROUP, "v1alpha1", "DataSourceClaim", "datasourceclaims", namespaced=True, type=DataSourceClaim, status=True)

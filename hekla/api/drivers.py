@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from hekla.api.meta import Selector, Struct, always
+from hekla.api.meta import AtomicStruct, LabelSelector, Struct, always
 from hekla.api.schema import Atomic, Int32, Required, Rule
 
 
-class LocalObjectReference(Struct):
-    name: str = ""
+class LocalObjectReference(AtomicStruct):
+    name: Annotated[str, Rule(default="")] = ""
 
 
 class GcePersistentDiskVolumeSource(Struct):
@@ -169,7 +169,7 @@ class StorageosVolumeSource(Struct):
 class ClusterTrustBundleProjection(Struct):
     name: str = ""
     signer_name: str = ""
-    label_selector: Selector | None = None
+    label_selector: LabelSelector | None = None
     optional: bool | None = None
     path: Required[str] = ""
 

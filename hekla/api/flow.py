@@ -157,6 +157,4 @@ JOB_FLOW = Kind(
     ),
     status=True,
 )
-JOB_TEMPLATE = Kind(
-    GROUP, "v1alpha1", "JobTemplate", "jobtemplates", namespaced=True, type=JobTemplate, short_names=("jt",), status=True
-)
+JOB_TEMPLATE = Kind(GROUP, "v1alpha1", "JobTemplate", "jobtemplates", namespaced=True, type=JobTemplate, short_names=("jt",), status=True)

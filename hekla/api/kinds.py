@@ -172,9 +172,7 @@ class Kind(Generic[T]):
 
     def _decode_each(self, body: bytes) -> Listing[T]:
         page = _raw_page.decode(body)
-        listing: Listing[T] = Listing(
-            [], page.metadata.resource_version, page.metadata.continue_, page.metadata.remaining_item_count, []
-        )
+        listing: Listing[T] = Listing([], page.metadata.resource_version, page.metadata.continue_, page.metadata.remaining_item_count, [])
         for raw in page.items or ():
             item = self._decode_or_name(raw)
             if isinstance(item, Malformed):

@@ -50,7 +50,11 @@ class Struct(msgspec.Struct, rename=wire_name, omit_defaults=True, kw_only=True)
     """Base of every wire struct."""
 
 
-class OwnerReference(Struct):
+class AtomicStruct(Struct):
+    """Base of the small structs that server-side apply replaces whole and never merges member by member."""
+
+
+class OwnerReference(AtomicStruct):
     api_version: Required[str] = ""
     kind: Required[str] = ""
     name: Required[str] = ""
@@ -100,14 +104,11 @@ class LabelSelectorRequirement(Struct):
     values: Atomic[list[str]] = []
 
 
-class LabelSelector(Struct):
+class LabelSelector(AtomicStruct):
     """Matches everything when empty; where a field may be absent, absent matches nothing."""
 
     match_labels: dict[str, str] = {}
     match_expressions: Atomic[list[LabelSelectorRequirement]] = []
-
-
-Selector = Annotated[LabelSelector, Rule(map_type="atomic")]
 
 
 class Condition(Struct):
@@ -127,9 +128,7 @@ class Condition(Struct):
     status: Annotated[str, Rule(required=True, enum=("True", "False", "Unknown"))] = ""
     observed_generation: Annotated[int, Rule(format="int64", minimum=0)] = 0
     last_transition_time: Required[Time] = ""
-    reason: Annotated[
-        str, Rule(required=True, min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
-    ] = ""
+    reason: Annotated[str, Rule(required=True, min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")] = ""
     message: Annotated[str, Rule(required=True, max_length=32768)] = always("")
 
 

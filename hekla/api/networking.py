@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from hekla.api.kinds import Kind
-from hekla.api.meta import Object, Selector, Struct, always
+from hekla.api.meta import LabelSelector, Object, Struct, always
 from hekla.api.schema import Int32, IntOrString
 
 
@@ -21,8 +21,8 @@ class IPBlock(Struct):
 
 
 class NetworkPolicyPeer(Struct):
-    pod_selector: Selector | None = None
-    namespace_selector: Selector | None = None
+    pod_selector: LabelSelector | None = None
+    namespace_selector: LabelSelector | None = None
     ip_block: IPBlock | None = None
 
 
@@ -37,7 +37,7 @@ class NetworkPolicyEgressRule(Struct):
 
 
 class NetworkPolicySpec(Struct):
-    pod_selector: Selector | None = None
+    pod_selector: LabelSelector | None = None
     ingress: list[NetworkPolicyIngressRule] = []
     egress: list[NetworkPolicyEgressRule] = []
     policy_types: list[str] = []

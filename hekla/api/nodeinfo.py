@@ -62,6 +62,4 @@ class Numatopology(Object):
     spec: NumatopoSpec = msgspec.field(default_factory=NumatopoSpec)
 
 
-NUMATOPOLOGY = Kind(
-    GROUP, "v1alpha1", "Numatopology", "numatopologies", namespaced=False, type=Numatopology, short_names=("numatopo",)
-)
+NUMATOPOLOGY = Kind(GROUP, "v1alpha1", "Numatopology", "numatopologies", namespaced=False, type=Numatopology, short_names=("numatopo",))

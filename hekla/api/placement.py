@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from hekla.api.meta import Selector, Struct
+from hekla.api.meta import AtomicStruct, LabelSelector, Struct
 from hekla.api.schema import Atomic, Int32, Int64, Required, Time
 
 
@@ -14,12 +14,12 @@ class NodeSelectorRequirement(Struct):
     values: Atomic[list[str]] = []
 
 
-class NodeSelectorTerm(Struct):
+class NodeSelectorTerm(AtomicStruct):
     match_expressions: Atomic[list[NodeSelectorRequirement]] = []
     match_fields: Atomic[list[NodeSelectorRequirement]] = []
 
 
-class NodeSelector(Struct):
+class NodeSelector(AtomicStruct):
     node_selector_terms: Required[Atomic[list[NodeSelectorTerm]]] = []
 
 
@@ -34,10 +34,10 @@ class NodeAffinity(Struct):
 
 
 class PodAffinityTerm(Struct):
-    label_selector: Selector | None = None
+    label_selector: LabelSelector | None = None
     namespaces: Atomic[list[str]] = []
     topology_key: Required[str] = ""
-    namespace_selector: Selector | None = None
+    namespace_selector: LabelSelector | None = None
     match_label_keys: Atomic[list[str]] = []
     mismatch_label_keys: Atomic[list[str]] = []
 
@@ -75,7 +75,7 @@ class TopologySpreadConstraint(Struct):
     max_skew: Required[Int32] = 0
     topology_key: Required[str] = ""
     when_unsatisfiable: Required[str] = ""
-    label_selector: Selector | None = None
+    label_selector: LabelSelector | None = None
     min_domains: Int32 | None = None
     node_affinity_policy: str = ""
     node_taints_policy: str = ""

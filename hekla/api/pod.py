@@ -204,7 +204,7 @@ class Pod(Object):
 class PodTemplateSpec(Struct):
     """The pods that a workload makes.  Workloads keep theirs as raw trees; this is its shape, for those who look inside."""
 
-    metadata: Annotated[TemplateMeta, Rule(embedded_metadata=True)] = msgspec.field(default_factory=TemplateMeta)
+    metadata: TemplateMeta = msgspec.field(default_factory=TemplateMeta)
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
 
 

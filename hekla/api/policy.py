@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from hekla.api.kinds import Kind
-from hekla.api.meta import Condition, Object, Selector, Struct, always
+from hekla.api.meta import Condition, LabelSelector, Object, Struct, always
 from hekla.api.schema import Int32, Int64, IntOrString, Time
 
 
 class PodDisruptionBudgetSpec(Struct):
     min_available: IntOrString | None = None
-    selector: Selector | None = None
+    selector: LabelSelector | None = None
     max_unavailable: IntOrString | None = None
     unhealthy_pod_eviction_policy: str = ""
 
@@ -33,6 +33,4 @@ class PodDisruptionBudget(Object):
     status: PodDisruptionBudgetStatus = msgspec.field(default_factory=PodDisruptionBudgetStatus)
 
 
-POD_DISRUPTION_BUDGET = Kind(
-    "policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", namespaced=True, type=PodDisruptionBudget
-)
+POD_DISRUPTION_BUDGET = Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", namespaced=True, type=PodDisruptionBudget)

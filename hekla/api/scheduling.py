@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 from hekla.api.kinds import Column, Kind
-from hekla.api.meta import Object, Selector, Struct, always
+from hekla.api.meta import LabelSelector, Object, Struct, always
 from hekla.api.schema import Atomic, Count, Int32, ResourceList, Rule, Subdomain, Time
 
 GROUP = "scheduling.volcano.sh"
@@ -60,7 +60,7 @@ class SubGroupPolicy(Struct):
     network_topology: NetworkTopology | None = None
     sub_group_size: Annotated[int | None, Rule(format="int32", default=1, minimum=1)] = None
     min_sub_groups: Annotated[int | None, Rule(format="int32", default=0, minimum=0)] = None
-    label_selector: Selector | None = None
+    label_selector: LabelSelector | None = None
     match_label_keys: Atomic[list[str]] = []
 
 

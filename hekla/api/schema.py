@@ -45,10 +45,6 @@ class Rule:
     int_or_string: bool = False
     shape: str = ""
     """The field is kept as a raw tree in Python and described to the API server by the struct of this name."""
-    open: bool = False
-    """Unknown members stay: the API server keeps what it finds under this field."""
-    embedded_metadata: bool = False
-    """Object metadata inside an object: only labels, annotations, finalizers, name and namespace survive."""
 
 
 SUBDOMAIN_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"

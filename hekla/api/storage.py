@@ -8,7 +8,7 @@ import msgspec
 
 from hekla.api.claims import CSIPersistentVolumeSource, LocalVolumeSource, ObjectReference, VolumeNodeAffinity
 from hekla.api.kinds import Kind
-from hekla.api.meta import Object, Selector, Struct, always
+from hekla.api.meta import AtomicStruct, LabelSelector, Object, Struct, always
 from hekla.api.schema import Int32, Int64, Quantity, ResourceList, Time
 from hekla.api.volumes import HostPathVolumeSource, NFSVolumeSource
 
@@ -18,7 +18,7 @@ class TopologySelectorLabelRequirement(Struct):
     values: list[str] = []
 
 
-class TopologySelectorTerm(Struct):
+class TopologySelectorTerm(AtomicStruct):
     match_label_expressions: list[TopologySelectorLabelRequirement] = []
 
 
@@ -83,7 +83,7 @@ class CSINode(Object):
 class CSIStorageCapacity(Object):
     api_version: str = always("storage.k8s.io/v1")
     kind: str = always("CSIStorageCapacity")
-    node_topology: Selector | None = None
+    node_topology: LabelSelector | None = None
     storage_class_name: str = ""
     capacity: Quantity = ""
     maximum_volume_size: Quantity = ""
@@ -153,9 +153,5 @@ class VolumeAttachment(Object):
 STORAGE_CLASS = Kind("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False, type=StorageClass)
 CSI_DRIVER = Kind("storage.k8s.io", "v1", "CSIDriver", "csidrivers", namespaced=False, type=CSIDriver)
 CSI_NODE = Kind("storage.k8s.io", "v1", "CSINode", "csinodes", namespaced=False, type=CSINode)
-CSI_STORAGE_CAPACITY = Kind(
-    "storage.k8s.io", "v1", "CSIStorageCapacity", "csistoragecapacities", namespaced=True, type=CSIStorageCapacity
-)
-VOLUME_ATTACHMENT = Kind(
-    "storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments", namespaced=False, type=VolumeAttachment
-)
+CSI_STORAGE_CAPACITY = Kind("storage.k8s.io", "v1", "CSIStorageCapacity", "csistoragecapacities", namespaced=True, type=CSIStorageCapacity)
+VOLUME_ATTACHMENT = Kind("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments", namespaced=False, type=VolumeAttachment)

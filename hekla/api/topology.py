@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 from hekla.api.kinds import Column, Kind
-from hekla.api.meta import Condition, Object, Selector, Struct, always
+from hekla.api.meta import Condition, LabelSelector, Object, Struct, always
 from hekla.api.schema import SUBDOMAIN_PATTERN, Rule, Validation
 
 GROUP = "topology.volcano.sh"
@@ -31,7 +31,7 @@ class RegexMatch(Struct):
 class MemberSelector(Struct):
     exact_match: ExactMatch | None = None
     regex_match: RegexMatch | None = None
-    label_match: Selector | None = None
+    label_match: LabelSelector | None = None
 
 
 ONE_MATCH = (

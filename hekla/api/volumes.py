@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from hekla.api.drivers import (
@@ -28,11 +30,11 @@ from hekla.api.drivers import (
     StorageosVolumeSource,
     VsphereVolumeVolumeSource,
 )
-from hekla.api.meta import Selector, Struct, TemplateMeta
-from hekla.api.schema import Atomic, Int32, Int64, Quantity, Required, ResourceList
+from hekla.api.meta import AtomicStruct, LabelSelector, Struct, TemplateMeta
+from hekla.api.schema import Atomic, Int32, Int64, Quantity, Required, ResourceList, Rule
 
 
-class SecretReference(Struct):
+class SecretReference(AtomicStruct):
     name: str = ""
     namespace: str = ""
 
@@ -42,7 +44,7 @@ class VolumeResourceRequirements(Struct):
     requests: ResourceList = {}
 
 
-class TypedLocalObjectReference(Struct):
+class TypedLocalObjectReference(AtomicStruct):
     api_group: str | None = None
     kind: Required[str] = ""
     name: Required[str] = ""
@@ -59,7 +61,7 @@ class PersistentVolumeClaimSpec(Struct):
     access_modes: Atomic[list[str]] = []
     resources: VolumeResourceRequirements = msgspec.field(default_factory=VolumeResourceRequirements)
     volume_name: str = ""
-    selector: Selector | None = None
+    selector: LabelSelector | None = None
     storage_class_name: str | None = None
     volume_mode: str = ""
     data_source: TypedLocalObjectReference | None = None
@@ -67,12 +69,12 @@ class PersistentVolumeClaimSpec(Struct):
     volume_attributes_class_name: str = ""
 
 
-class ObjectFieldSelector(Struct):
+class ObjectFieldSelector(AtomicStruct):
     api_version: str = ""
     field_path: Required[str] = ""
 
 
-class ResourceFieldSelector(Struct):
+class ResourceFieldSelector(AtomicStruct):
     container_name: str = ""
     resource: Required[str] = ""
     divisor: Quantity = ""
@@ -125,14 +127,14 @@ class DownwardAPIVolumeSource(Struct):
 
 
 class ConfigMapVolumeSource(Struct):
-    name: str = ""
+    name: Annotated[str, Rule(default="")] = ""
     items: Atomic[list[KeyToPath]] = []
     default_mode: Int32 | None = None
     optional: bool | None = None
 
 
 class SecretProjection(Struct):
-    name: str = ""
+    name: Annotated[str, Rule(default="")] = ""
     items: Atomic[list[KeyToPath]] = []
     optional: bool | None = None
 
@@ -142,7 +144,7 @@ class DownwardAPIProjection(Struct):
 
 
 class ConfigMapProjection(Struct):
-    name: str = ""
+    name: Annotated[str, Rule(default="")] = ""
     items: Atomic[list[KeyToPath]] = []
     optional: bool | None = None
 
