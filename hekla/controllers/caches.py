@@ -1,0 +1,54 @@
+"""The caches that the controllers share: one watch a kind, however many controllers look at it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from hekla.api import batch, bus, priority, scheduling
+from hekla.kube.cache import Cache
+from hekla.kube.client import Client
+
+from .records import POD, Pod
+
+JOB_INDEX = "job"
+OWNER_INDEX = "owner"
+QUEUE_INDEX = "queue"
+
+
+class Caches:
+    """Made at start; started and synced by whoever runs the controllers."""
+
+    def __init__(self, client: Client) -> None:
+        self.jobs = Cache(client, batch.JOB)
+        self.pods: Cache[Pod] = Cache(client, POD, indexes={JOB_INDEX: _job_of, OWNER_INDEX: _owner_of})
+        self.groups = Cache(client, scheduling.POD_GROUP, indexes={QUEUE_INDEX: _queue_of})
+        self.queues = Cache(client, scheduling.QUEUE, indexes={"parent": _parent_of})
+        self.commands = Cache(client, bus.COMMAND)
+        self.priorities = Cache(client, priority.PRIORITY_CLASS)
+
+    def priority_of(self, name: str) -> int:
+        """The value of a priority class, 0 for one that does not exist."""
+        found = self.priorities.get(name)
+        return found.value if found is not None else 0
+
+    def all(self) -> list[Cache[Any]]:
+        return [self.jobs, self.pods, self.groups, self.queues, self.commands, self.priorities]
+
+
+def _job_of(pod: Pod) -> Iterable[str]:
+    key = pod.job_key
+    return (key,) if key else ()
+
+
+def _owner_of(pod: Pod) -> Iterable[str]:
+    uid = pod.owner_uid
+    return (uid,) if uid else ()
+
+
+def _queue_of(group: scheduling.PodGroup) -> Iterable[str]:
+    return (group.spec.queue,)
+
+
+def _parent_of(queue: scheduling.Queue) -> Iterable[str]:
+    return (queue.spec.parent,) if queue.spec.parent else ()

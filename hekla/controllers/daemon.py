@@ -1,0 +1,150 @@
+"""`hekla controllers`: all batch controllers in one process, over one set of caches.
+
+Flags and defaults are the original's (reference: controllers 1.1), with one exception: requests to the API server are not
+limited by rate unless asked for, because what bounds them is the number in flight (decision 0073).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from hekla.api import apps
+from hekla.kube import notify
+from hekla.kube.client import Client
+from hekla.kube.controller import Controller, run
+from hekla.kube.daemon import (
+    Daemon,
+    DaemonError,
+    connection_flags,
+    gate,
+    gate_flags,
+    health_flags,
+    leader_flags,
+    metrics_flags,
+)
+from hekla.kube.daemon import main as run_daemon
+from hekla.kube.events import Recorder
+from hekla.kube.flags import SECONDS, TEXT, WHOLE, YES_NO, Flag, Options, Type
+
+from .caches import Caches
+from .command import CommandController
+from .garbage import GarbageCollector
+from .job.controller import JobController
+from .podgroup import IdleWorkloads, PodGroupController
+from .queue import QueueController
+
+log = logging.getLogger(__name__)
+
+COMPONENT = "vc-controller-manager"
+"""The source of events, as users of the original know it."""
+PER_THREAD = 8
+"""Objects in work for each of the original's threads: here they wait for answers only, and cost next to nothing."""
+POOL = 160
+"""Connections to the API server."""
+
+ONCE_EACH = Type("stringArray", lambda text: [text], repeated=True, show=",".join)
+"""A list that takes one value an occurrence; commas are part of it."""
+COMMA_LIST = Type("strings", lambda text: text.split(","), repeated=True, show=",".join)
+"""Items as they are written: the original compares them literally."""
+
+NAMES = ("job-controller", "queue-controller", "pg-controller", "gc-controller")
+
+
+def enabled(name: str, wanted: Sequence[str]) -> bool:
+    """Whether a controller runs (reference: controllers 1.3).  The first item that names it decides, else `*`."""
+    if not wanted:
+        return True
+    for item in wanted:
+        if item in (name, f"+{name}"):
+            return True
+        if item == f"-{name}":
+            return False
+    return "*" in wanted
+
+
+def controllers_problem(wanted: Sequence[str]) -> str | None:
+    """Why a --controllers list is refused."""
+    seen: set[str] = set()
+    for item in wanted:
+        name = item.removeprefix("+").removeprefix("-")
+        if name in seen and name != "*":
+            return f"controllers option {name} cannot have both '-' and '+' prefixes"
+        seen.add(name)
+    return None
+
+
+FLAGS = (
+    *connection_flags(0, 0),
+    *health_flags(),
+    *metrics_flags(":8081"),
+    *leader_flags("vc-controller-manager"),
+    *gate_flags(),
+    Flag("scheduler-name", ONCE_EACH, ["volcano"], "scheduler whose plain pods get PodGroups; may be given several times"),
+    Flag(
+        "controllers", COMMA_LIST, ["*", "-sharding-controller"], "controllers to run, - before what not", check=controllers_problem
+    ),
+    Flag("worker-threads", WHOLE, 3, "jobs worked on at one time, in eights"),
+    Flag("worker-threads-for-cronjob", WHOLE, 3, "cron jobs worked on at one time, in eights"),
+    Flag("worker-threads-for-podgroup", WHOLE, 5, "plain pods worked on at one time, in eights"),
+    Flag("worker-threads-for-queue", WHOLE, 5, "queues, and commands, worked on at one time, in eights"),
+    Flag("worker-threads-for-gc", WHOLE, 1, "expired jobs worked on at one time, in eights"),
+    Flag("max-requeue-num", WHOLE, 15, "failures in a row after which a job is terminated; negative: never"),
+    Flag("inherit-owner-annotations", YES_NO, True, "let PodGroups of plain pods inherit their owners' annotations"),
+    Flag("scheduler-configs", ONCE_EACH, [], "deprecated; configuration of the sharding controller"),
+    Flag("shard-sync-period", SECONDS, 60.0, "period of the sharding controller"),
+    Flag("enable-node-event-trigger", YES_NO, True, "let node events start the sharding controller"),
+    Flag("sharding-configmap", TEXT, "volcano-sharding-configmap", "configuration of the sharding controller"),
+    Flag("sharding-configmap-namespace", TEXT, "volcano-system", "namespace of that ConfigMap"),
+)
+
+
+def controllers_of(client: Client, recorder: Recorder, options: Options) -> list[Controller]:
+    """The controllers that the options ask for, over one set of caches."""
+    caches = Caches(client)
+    retries = max(0, options.max_requeue_num)
+    made: list[Controller] = []
+    jobs: JobController | None = None
+    queues: QueueController | None = None
+
+    def add(controller: Controller, threads: int) -> None:
+        controller.workers = max(1, threads) * PER_THREAD
+        made.append(controller)
+
+    if enabled("job-controller", options.controllers) and gate(options, "VolcanoJobSupport"):
+        jobs = JobController(client, caches, recorder, most_retries=retries)
+        add(jobs, options.worker_threads)
+    if enabled("queue-controller", options.controllers):
+        queues = QueueController(client, caches, recorder, most_retries=retries)
+        add(queues, options.worker_threads_for_queue)
+    if (jobs or queues) and gate(options, "QueueCommandSync"):
+        commands = CommandController(client, caches, recorder, jobs=jobs, queues=queues)
+        add(commands, options.worker_threads_for_queue)
+    if enabled("pg-controller", options.controllers):
+        groups = PodGroupController(client, caches, options.scheduler_name, inherit=options.inherit_owner_annotations)
+        add(groups, options.worker_threads_for_podgroup)
+        if gate(options, "WorkLoadSupport"):
+            for kind in (apps.REPLICA_SET, apps.STATEFUL_SET):
+                add(IdleWorkloads(client, caches, kind), 1)
+    if enabled("gc-controller", options.controllers):
+        add(GarbageCollector(client, caches), options.worker_threads_for_gc)
+    return made
+
+
+async def work(daemon: Daemon) -> None:
+    """Run the controllers until the process is told to stop."""
+    recorder = Recorder(daemon.client, COMPONENT)
+    controllers = controllers_of(daemon.client, recorder, daemon.options)
+    if not controllers:
+        raise DaemonError("--controllers leaves nothing to run")
+    log.info("controllers: %s", ", ".join(controller.name for controller in controllers))
+    notify.ready()
+    try:
+        await run(controllers)
+    finally:
+        await recorder.close()
+
+
+def main(argv: list[str]) -> int:
+    """`hekla controllers`."""
+    return run_daemon("controllers", FLAGS, argv, work, pool=POOL)

@@ -1,0 +1,554 @@
+"""The job controller: carries the plan of `plan.py` to the API server.
+
+`reconcile` looks at the job, its pods and its PodGroup in the caches, asks for a plan, and writes it.  What it keeps in memory
+is either derived (molds, the last spec that was laid out) or has no place on the server: commands that were consumed and
+evictions that the watch has shown, until they are answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from hekla.api import batch, core, names, scheduling
+from hekla.api.meta import key as key_of
+from hekla.controllers.caches import JOB_INDEX, Caches
+from hekla.controllers.events import Events
+from hekla.controllers.records import POD, Pod
+from hekla.kube.client import Client
+from hekla.kube.controller import Controller, Expectations
+from hekla.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, ServerError, TooManyRequests
+from hekla.kube.flags import duration_text
+from hekla.kube.http.client import TransportError
+
+from . import states
+from .mold import Mold
+from .plan import Beside, Plan, View, plan
+from .plugins import Companion, Plugin, PluginError, plugins_of
+from .podgroup import difference, group_body, live_spec
+from .pods import mold_of
+from .policies import COMMAND_ISSUED, POD_EVICTED, UNKNOWN, Trigger, decide, from_pod
+from .volumes import claim_body, claim_name, unnamed
+
+log = logging.getLogger(__name__)
+
+IN_FLIGHT = 64
+"""Requests for pods of one job at a time."""
+STATUS_INTERVAL = 0.5
+"""Seconds between two writes of a status in which only the counts differ."""
+WAITING = 5.0
+"""Seconds between two looks for something that a job waits for and that is not watched."""
+LONGEST_BACKOFF = 10.0
+_TRANSIENT = (TransportError, Conflict, ServerError, TooManyRequests)
+
+
+class Trouble(Exception):
+    """A step of a sync has failed; repeating it may help, and after enough repetitions the job is terminated."""
+
+
+class Wait(Exception):
+    """Something that the job needs does not exist yet."""
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What is remembered of one job.  `layout` names the state of the job that molds and the group's spec were made for."""
+
+    uid: str
+    triggers: list[Trigger] = field(default_factory=list)
+    announced: set[Trigger] = field(default_factory=set)
+    written: batch.Job | None = None
+    written_at: float = 0.0
+    layout: tuple[object, ...] = ()
+    plugins: list[Plugin] = field(default_factory=list)
+    molds: dict[str, Mold] = field(default_factory=dict)
+    group_spec: dict[str, Any] = field(default_factory=dict)
+    laid_out_at: int = -1
+    """The generation whose companions were looked at last."""
+    failures: int = 0
+
+
+class JobController(Controller):
+    """Brings batch jobs to what their specs ask, and through their lives."""
+
+    name = "job-controller"
+
+    def __init__(
+        self,
+        client: Client,
+        caches: Caches,
+        events: Events,
+        *,
+        most_retries: int = 15,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(*caches.all())
+        self.client = client
+        self.most_retries = most_retries
+        self._events = events
+        self._caches = caches
+        self._clock = clock
+        self._memory: dict[str, _Memory] = {}
+        self._orders: dict[str, list[Trigger]] = {}
+        """Commands for jobs, consumed and not yet carried out."""
+        self.expectations = Expectations(_job_key)
+        caches.pods.on_change(self.expectations.observe)
+        caches.groups.on_change(self.expectations.observe)
+        caches.jobs.on_change(self._job_changed)
+        caches.pods.on_change(self._pod_changed)
+        caches.groups.on_change(self._group_changed)
+        caches.queues.on_change(self._queue_changed)
+
+    # -- what the watches say -----------------------------------------------------------------------------------------------
+
+    def command(self, key: str, action: str) -> None:
+        """Have an action carried out on a job."""
+        self._orders.setdefault(key, []).append(Trigger(COMMAND_ISSUED, action=action, cause=f"{action} was asked for"))
+        self.queue.add(key)
+
+    def _job_changed(self, old: batch.Job | None, new: batch.Job | None) -> None:
+        if new is None:
+            assert old is not None
+            key = key_of(old)
+            self._memory.pop(key, None)
+            self._orders.pop(key, None)
+            self.expectations.forget(key)
+            return
+        key = key_of(new)
+        memory = self._memory.get(key)
+        if memory and memory.written and memory.written.metadata.resource_version == new.metadata.resource_version:
+            return  # our own words
+        self.queue.add(key)
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        pod = new if new is not None else old
+        assert pod is not None
+        key = pod.job_key
+        if not key:
+            return
+        if old is not None and new is not None and _same_to_us(old, new):
+            return
+        job = self._job(key)
+        if job is None:
+            return
+        if new is None:
+            self._evicted(key, job, pod)
+        # Many pods of a job change together; one look a moment later sees them all.
+        self.queue.add_after(key, min(0.25, 0.02 + 0.0002 * sum(task.replicas for task in job.spec.tasks)))
+
+    def _evicted(self, key: str, job: batch.Job, pod: Pod) -> None:
+        """A pod was deleted: an eviction, unless this controller did it or the pod had no place in the job."""
+        if pod.metadata.annotations.out_of_sync is not None or pod.owner_uid != job.metadata.uid:
+            return
+        if job.status.state.phase not in states.AT_WORK or (pod.job_version or 0) < job.status.version:
+            return
+        trigger = from_pod(POD_EVICTED, job, pod, since=self._clock())
+        if decide(job, trigger).action != states.SYNC_JOB:
+            cause = f"pod {pod.metadata.name} was deleted"
+            self._remember(key, job).triggers.append(replace(trigger, cause=cause))
+
+    def _group_changed(self, old: scheduling.PodGroup | None, new: scheduling.PodGroup | None) -> None:
+        group = new if new is not None else old
+        assert group is not None
+        key = _job_key(group)
+        job = self._job(key) if key else None
+        if key is None or job is None:
+            return
+        if old is not None and new is not None:
+            if old.status.phase == new.status.phase and old.status.conditions == new.status.conditions:
+                return
+            if new.status.phase == "Unknown" and old.status.phase != "Unknown":
+                # Volcano sends version 0 here, which a job that was restarted once never hears (its bug 4).
+                trigger = Trigger(
+                    UNKNOWN, version=job.status.version, since=self._clock(), cause="pods that the gang needs are not running"
+                )
+                self._remember(key, job).triggers.append(trigger)
+        self.queue.add(key)
+
+    def _queue_changed(self, old: scheduling.Queue | None, new: scheduling.Queue | None) -> None:
+        if old is None and new is not None:
+            for job in self._caches.jobs.all():
+                if job.spec.queue == new.metadata.name and job.status.state.phase in states.AT_WORK:
+                    self.queue.add(key_of(job))
+
+    # -- one look -----------------------------------------------------------------------------------------------------------
+
+    async def reconcile(self, key: str) -> float | None:
+        job = self._job(key)
+        if job is None or job.metadata.deletion_timestamp:
+            return None
+        if not self.expectations.satisfied(key):
+            return self.expectations.remaining(key)
+        memory = self._remember(key, job)
+        view = self._view(key, job, memory)
+        made = plan(view)
+        self._announce(job, memory, made)
+        try:
+            again = await self._carry_out(key, job, memory, made, view)
+        except NotFound as error:
+            if error.details.get("name") == job.metadata.name:
+                return None  # deleted meanwhile
+            raise
+        except _TRANSIENT as error:
+            log.info("%s: %s; again soon", key, error)
+            memory.failures += 1
+            return min(LONGEST_BACKOFF, 0.05 * 2.0 ** min(memory.failures, 10))
+        except Wait as error:
+            log.info("%s waits: %s", key, error)
+            return WAITING
+        memory.failures = 0
+        self._answered(key, memory, made)
+        waits = [seconds for seconds in (again, made.wake) if seconds is not None]
+        return min(waits) if waits else None
+
+    def given_up(self, key: str, error: Exception) -> None:
+        """A job that cannot be synced is terminated rather than tried for ever."""
+        super().given_up(key, error)
+        job = self._job(key)
+        if job is not None and job.status.state.phase in states.AT_WORK:
+            self._events.event(
+                job, "Normal", "ExecuteAction", f"Job failed on action {states.SYNC_JOB} for retry limit reached: {error}"
+            )
+            self._orders.setdefault(key, []).append(Trigger(COMMAND_ISSUED, action=states.TERMINATE_JOB, cause=str(error)))
+            self.queue.add(key)
+
+    def _job(self, key: str) -> batch.Job | None:
+        """The newest that is known of a job: what the watch has shown, or what the server answered to our last write."""
+        job = self._caches.jobs.get(key)
+        memory = self._memory.get(key)
+        if job is None or memory is None or memory.written is None:
+            return job
+        written = memory.written
+        if written.metadata.uid == job.metadata.uid and _version(written) > _version(job):
+            return written
+        return job
+
+    def _remember(self, key: str, job: batch.Job) -> _Memory:
+        memory = self._memory.get(key)
+        if memory is None or memory.uid != job.metadata.uid:
+            memory = self._memory[key] = _Memory(job.metadata.uid)
+        return memory
+
+    def _view(self, key: str, job: batch.Job, memory: _Memory) -> View:
+        pods = {
+            pod.metadata.name: pod
+            for pod in self._caches.pods.by(JOB_INDEX, key)
+            if pod.owner_uid == job.metadata.uid and pod.job_version is not None
+        }
+        return View(job, pods, self._group(job), self._clock(), [*self._orders.get(key, ()), *memory.triggers])
+
+    def _group(self, job: batch.Job) -> scheduling.PodGroup | None:
+        """The job's PodGroup; one of the name that was used before Volcano 1.5 is taken over."""
+        namespace = job.metadata.namespace
+        name = names.pod_group_name(job.metadata.name, job.metadata.uid)
+        for candidate in (name, job.metadata.name):
+            group = self._caches.groups.get(f"{namespace}/{candidate}")
+            if group is not None and not group.metadata.deletion_timestamp:
+                owner = group.metadata.controller()
+                if owner is None or owner.uid == job.metadata.uid:
+                    return group
+        return None
+
+    def _announce(self, job: batch.Job, memory: _Memory, made: Plan) -> None:
+        for type_, reason, message in made.events:
+            self._events.event(job, type_, reason, message)
+        for trigger in made.delayed:
+            if trigger not in memory.announced:
+                memory.announced.add(trigger)
+                ruling = decide(job, trigger)
+                message = f"Execute action {ruling.action} after {duration_text(ruling.delay)}"
+                self._events.event(job, "Normal", "ExecuteAction", message)
+        memory.announced.intersection_update(made.delayed)
+
+    def _answered(self, key: str, memory: _Memory, made: Plan) -> None:
+        used = set(made.used)
+        memory.triggers = [trigger for trigger in memory.triggers if trigger not in used]
+        orders = [trigger for trigger in self._orders.pop(key, []) if trigger not in used]
+        if orders:
+            self._orders[key] = orders
+            self.queue.add(key)
+
+    # -- carrying out -------------------------------------------------------------------------------------------------------
+
+    async def _carry_out(self, key: str, job: batch.Job, memory: _Memory, made: Plan, view: View) -> float | None:
+        """Write the plan, in the order that survives a crash at any point."""
+        if made.status_first:
+            before, job = job, await self._write_status(job, memory, made.status)
+            await self._delete_pods(key, before, made.delete)
+            if made.beside is Beside.DISSOLVE:
+                await self._delete_group(key, view.group)
+            return 0.0
+        if made.beside is Beside.REMOVE:
+            await self._delete_group(key, view.group)
+            await self._delete_companions(job)
+        elif made.beside in (Beside.ENSURE, Beside.RENEW):
+            try:
+                job = await self._prepare(key, job, memory, made, view)
+            except (Trouble, Wait):
+                if not job.status.state.phase:  # a job shows up as Pending whatever it lacks
+                    shown = msgspec.structs.replace(made.status, controlled_resources={})
+                    await self._write_status(job, memory, shown)
+                raise
+        await self._create_pods(key, job, memory, made)
+        await self._delete_pods(key, job, made.delete)
+        return await self._settle(job, memory, made.status)
+
+    async def _settle(self, job: batch.Job, memory: _Memory, status: batch.JobStatus) -> float | None:
+        """Write the status if it says something new; counts alone may wait for more of them."""
+        if status == job.status:
+            return None
+        moved = status.state.phase != job.status.state.phase
+        since = time.monotonic() - memory.written_at
+        if not moved and since < STATUS_INTERVAL and status.controlled_resources == job.status.controlled_resources:
+            return STATUS_INTERVAL - since
+        await self._write_status(job, memory, status)
+        return 0.0 if moved else None
+
+    async def _write_status(self, job: batch.Job, memory: _Memory, status: batch.JobStatus) -> batch.Job:
+        fresh = await self.client.update_status(batch.JOB, msgspec.structs.replace(job, status=status))
+        memory.written, memory.written_at = fresh, time.monotonic()
+        return fresh
+
+    async def _prepare(self, key: str, job: batch.Job, memory: _Memory, made: Plan, view: View) -> batch.Job:
+        """All that has to stand before pods may: queue, plugins' objects, claims, the PodGroup."""
+        queue = self._caches.queues.get(job.spec.queue)
+        if queue is None:
+            self._warn(job, "PodGroupError", f"Failed to create PodGroup, err: queue {job.spec.queue} does not exist")
+            raise Wait(f"queue {job.spec.queue} does not exist")
+        if queue.spec.extend_clusters and job.metadata.annotations.get(names.JOB_FORWARDING) != "true":
+            job = await self._patch_job(job, memory, {"metadata": {"annotations": {names.JOB_FORWARDING: "true"}}})
+        try:
+            self._lay_out(job, memory, forwarded=bool(queue.spec.extend_clusters))
+            await self._ensure_companions(job, memory)
+        except (PluginError, ApiError) as error:
+            if isinstance(error, _TRANSIENT):
+                raise
+            when = "add" if job.status.state.phase in ("", states.PENDING) else "update"
+            self._warn(job, "PluginError", f"Execute plugin when job {when} failed, err: {error}")
+            raise Trouble(str(error)) from error
+        job = await self._ensure_claims(job, memory)
+        try:
+            await self._ensure_group(key, job, memory, view.group, renew=made.beside is Beside.RENEW)
+        except ApiError as error:
+            if isinstance(error, _TRANSIENT):
+                raise
+            self._warn(job, "PodGroupError", f"Failed to create PodGroup, err: {error}")
+            raise Trouble(str(error)) from error
+        return job
+
+    def _lay_out(self, job: batch.Job, memory: _Memory, *, forwarded: bool) -> None:
+        """Molds and the PodGroup's spec, made anew when what they were made from has changed."""
+        layout = (job.metadata.generation, job.status.version, job.status.retry_count, forwarded, len(self._caches.priorities))
+        if memory.layout == layout and memory.molds:
+            return
+        memory.plugins = plugins_of(job)
+        memory.molds = {task.name: mold_of(job, task, memory.plugins, forwarded=forwarded) for task in job.spec.tasks}
+        memory.group_spec = live_spec(job, self._caches.priority_of)
+        memory.layout = layout
+
+    async def _ensure_companions(self, job: batch.Job, memory: _Memory) -> None:
+        for plugin in memory.plugins:
+            new = job.status.controlled_resources.get(f"plugin-{plugin.name}") != plugin.name
+            if not new and memory.laid_out_at == job.metadata.generation:
+                continue
+            for companion in plugin.companions(job):
+                if new or companion.follows_scale:
+                    await self._ensure_companion(job, companion, expect=not new)
+        memory.laid_out_at = job.metadata.generation
+
+    async def _ensure_companion(self, job: batch.Job, companion: Companion, *, expect: bool) -> None:
+        """Create the object, or write it again when it is outdated.  `expect`: it is probably there, so look first."""
+        namespace, kind = job.metadata.namespace, companion.kind.untyped
+        if not expect:
+            try:
+                await self.client.create(kind, companion.make(), namespace)
+                return
+            except AlreadyExists:
+                if companion.outdated is None:
+                    return
+        try:
+            existing = await self.client.get(kind, companion.name, namespace)
+        except NotFound:
+            await self.client.create(kind, companion.make(), namespace)
+            return
+        if companion.outdated is not None and companion.outdated(existing):
+            await self.client.update(kind, {**existing, **companion.make(), "metadata": existing["metadata"]})
+
+    async def _delete_companions(self, job: batch.Job) -> None:
+        marked = {key.removeprefix("plugin-") for key in job.status.controlled_resources if key.startswith("plugin-")}
+        try:
+            plugins = [plugin for plugin in plugins_of(job) if plugin.name in marked]
+        except PluginError:
+            return  # a plugin that does not exist has made nothing
+        for plugin in plugins:
+            for companion in plugin.companions(job):
+                try:
+                    await self.client.delete(companion.kind, companion.name, job.metadata.namespace)
+                except NotFound:
+                    pass
+
+    async def _ensure_claims(self, job: batch.Job, memory: _Memory) -> batch.Job:
+        namespace = job.metadata.namespace
+        try:
+            for position in range(len(job.spec.volumes)):
+                name = claim_name(job, position)
+                if f"volume-pvc-{name}" in job.status.controlled_resources:
+                    continue
+                if job.spec.volumes[position].volume_claim is not None:
+                    try:
+                        await self.client.create(core.PERSISTENT_VOLUME_CLAIM.untyped, claim_body(job, position), namespace)
+                    except AlreadyExists:
+                        pass
+                else:
+                    await self.client.get(core.PERSISTENT_VOLUME_CLAIM.untyped, name, namespace)
+        except NotFound as error:
+            text = f"pvc {name} is not found, the job will be in the Pending state until the PVC is created"
+            self._warn(job, "PVCError", f"Failed to create PVC, err: {text}")
+            raise Wait(text) from error
+        except ApiError as error:
+            if isinstance(error, _TRANSIENT):
+                raise
+            self._warn(job, "PVCError", f"Failed to create PVC, err: {error}")
+            raise Trouble(str(error)) from error
+        if not unnamed(job):
+            return job
+        volumes = [
+            {**msgspec.to_builtins(volume), "volumeClaimName": claim_name(job, position)}
+            for position, volume in enumerate(job.spec.volumes)
+        ]
+        return await self._patch_job(job, memory, {"spec": {"volumes": volumes}})
+
+    async def _patch_job(self, job: batch.Job, memory: _Memory, patch: dict[str, Any]) -> batch.Job:
+        memory.written = await self.client.patch(batch.JOB, job.metadata.name, patch, job.metadata.namespace)
+        return memory.written
+
+    # -- PodGroup and pods --------------------------------------------------------------------------------------------------
+
+    async def _ensure_group(
+        self, key: str, job: batch.Job, memory: _Memory, group: scheduling.PodGroup | None, *, renew: bool
+    ) -> None:
+        if renew:
+            await self._delete_group(key, group)
+            group = None
+        if group is None:
+            body = group_body(job, memory.group_spec)
+            with self.expectations.creating(key, f"{job.metadata.namespace}/{body['metadata']['name']}"):
+                try:
+                    await self.client.create(scheduling.POD_GROUP.untyped, body, job.metadata.namespace)
+                except AlreadyExists:
+                    pass
+            return
+        changes = difference(group, memory.group_spec)
+        if changes:
+            await self.client.patch(
+                scheduling.POD_GROUP.untyped, group.metadata.name, {"spec": changes}, job.metadata.namespace
+            )
+
+    async def _delete_group(self, key: str, group: scheduling.PodGroup | None) -> None:
+        if group is None:
+            return
+        meta = group.metadata
+        with self.expectations.deleting(key, meta.uid):
+            try:
+                await self.client.delete(scheduling.POD_GROUP, meta.name, meta.namespace, uid=meta.uid)
+            except (NotFound, Conflict):
+                pass  # gone, or another by that name
+
+    async def _create_pods(self, key: str, job: batch.Job, memory: _Memory, made: Plan) -> None:
+        if not made.create:
+            return
+        path = POD.path(job.metadata.namespace)
+        ahead = iter(made.create)
+        errors: list[Exception] = []
+
+        async def worker() -> None:
+            for task, index in ahead:
+                if errors:
+                    return  # what stopped one pod will stop the next
+                name = names.pod_name(job.metadata.name, task.name, index)
+                try:
+                    with self.expectations.creating(key, f"{job.metadata.namespace}/{name}"):
+                        await self.client.request("POST", path, body=memory.molds[task.name].body(index))
+                except AlreadyExists:
+                    await self._own(job, name, errors)
+                except (ApiError, TransportError) as error:
+                    errors.append(error)
+
+        await asyncio.gather(*(worker() for _ in range(min(IN_FLIGHT, len(made.create)))))
+        self._check(job, errors, "FailedCreate", "creating", len(made.create))
+
+    async def _own(self, job: batch.Job, name: str, errors: list[Exception]) -> None:
+        """A pod of the name is there.  Ours is as good as created; somebody else's is in the way."""
+        try:
+            pod = await self.client.get(POD, name, job.metadata.namespace)
+        except NotFound:
+            return  # gone again: the watch will say so
+        except (ApiError, TransportError) as error:
+            errors.append(error)
+            return
+        if pod.owner_uid != job.metadata.uid:
+            errors.append(Trouble(f"pod {name} exists already and belongs to something else"))
+
+    async def _delete_pods(self, key: str, job: batch.Job, pods: list[Pod]) -> None:
+        """Mark each pod as the controller's own doing, so that its end is no event, then delete it."""
+        ahead = iter(pods)
+        errors: list[Exception] = []
+        mark = [{"op": "add", "path": f"/metadata/annotations/{names.OUT_OF_SYNC.replace('/', '~1')}", "value": "true"}]
+
+        async def worker() -> None:
+            for pod in ahead:
+                meta = pod.metadata
+                try:
+                    if meta.annotations.out_of_sync is None:
+                        await self.client.patch(POD, meta.name, mark, meta.namespace, type="json")
+                    with self.expectations.deleting(key, meta.uid):
+                        await self.client.delete(POD, meta.name, meta.namespace, uid=meta.uid)
+                except (NotFound, Conflict):
+                    pass  # gone, or another pod by that name
+                except (ApiError, TransportError) as error:
+                    errors.append(error)
+
+        await asyncio.gather(*(worker() for _ in range(min(IN_FLIGHT, len(pods)))))
+        self._check(job, errors, "FailedDelete", "deleting", len(pods))
+
+    def _check(self, job: batch.Job, errors: list[Exception], reason: str, doing: str, total: int) -> None:
+        if not errors:
+            return
+        unexpected = [error for error in errors if not isinstance(error, _TRANSIENT)]
+        if not unexpected:
+            raise errors[0]
+        self._warn(job, reason, f"Error {doing} pods: {unexpected[0]}")
+        raise Trouble(f"failed {doing} {len(errors)} pods of {total}: {unexpected[0]}")
+
+    def _warn(self, job: batch.Job, reason: str, message: str) -> None:
+        self._events.event(job, "Warning", reason, message)
+
+
+def _same_to_us(old: Pod, new: Pod) -> bool:
+    return (
+        old.status == new.status
+        and old.metadata.deletion_timestamp == new.metadata.deletion_timestamp
+        and old.metadata.annotations == new.metadata.annotations
+    )
+
+
+def _job_key(obj: Pod | scheduling.PodGroup) -> str | None:
+    """The job that a pod or a PodGroup belongs to."""
+    if isinstance(obj, Pod):
+        return obj.job_key or None
+    owner = obj.metadata.controller()
+    if owner is None or owner.kind != batch.JOB.kind or owner.api_version != batch.JOB.api_version:
+        return None
+    return f"{obj.metadata.namespace}/{owner.name}"
+
+
+def _version(job: batch.Job) -> int:
+    text = job.metadata.resource_version
+    return int(text) if text.isdigit() else 0
+

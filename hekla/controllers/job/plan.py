@@ -1,0 +1,305 @@
+"""What one look at a job leads to: the whole decision of the job controller, without a cluster.
+
+`plan(view)` takes what is (the job, its pods, its PodGroup, what was written but is not visible yet, what the watch handed in)
+and gives what to write.  The state table says which kind of work an action is; the three kinds of work are below.
+
+A stop is decided first and carried out after: the new phase and version are written, then the pods that have no place in it
+go.  A controller that dies in between finds the phase and does the rest, and a pod of an old version never outlives a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+import msgspec
+
+from hekla.api import batch, names, scheduling
+from hekla.controllers.records import Pod
+from hekla.kube.events import Severity
+
+from . import states, status
+from .counts import FAILED, PENDING, RUNNING, SUCCEEDED, Counts
+from .dependencies import ready
+from .plugins import UNMARKED
+from .podgroup import complaint, lets_pods_in, of_earlier_run
+from .policies import POD_EVICTED, POD_FAILED, Trigger, decide, triggers
+from .states import Deed, Situation, Verb
+from .volumes import claim_name
+
+_ENDED = (SUCCEEDED, FAILED)
+
+
+@dataclass(slots=True)
+class View:
+    """What a reconcile sees.  `pods` holds the job's own pods by name, and nothing written is still unseen."""
+
+    job: batch.Job
+    pods: Mapping[str, Pod]
+    group: scheduling.PodGroup | None
+    now: float
+    handed_in: list[Trigger] = field(default_factory=list)
+    """Commands and what the pods cannot say any more: evictions, a PodGroup that turned Unknown."""
+
+
+class Beside(Enum):
+    """What happens to the PodGroup, and to the objects of plugins beside it."""
+
+    KEEP = "keep"
+    ENSURE = "ensure"
+    RENEW = "renew"
+    """As ensure, but the PodGroup that is there belongs to an earlier run and goes first."""
+    DISSOLVE = "dissolve"
+    """The PodGroup goes; the job may come back, so the plugins' objects stay."""
+    REMOVE = "remove"
+    """All of it goes."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """What to write.  The status comes first when `status_first`, else after everything else has succeeded."""
+
+    status: batch.JobStatus
+    action: str = states.SYNC_JOB
+    status_first: bool = False
+    create: list[tuple[batch.TaskSpec, int]] = field(default_factory=list)
+    delete: list[Pod] = field(default_factory=list)
+    beside: Beside = Beside.KEEP
+    events: list[tuple[Severity, str, str]] = field(default_factory=list)
+    """(type, reason, message) of events on the job."""
+    used: list[Trigger] = field(default_factory=list)
+    """Handed-in triggers that this plan answers."""
+    delayed: list[Trigger] = field(default_factory=list)
+    """Triggers whose action is due later."""
+    wake: float | None = None
+    """Seconds until the job wants to be looked at again."""
+
+
+def plan(view: View) -> Plan:
+    """The writes for a job as it is."""
+    job = view.job
+    choice = _choose(view)
+    deed = states.deed(job.status.state.phase, choice.action)
+    if deed.verb is Verb.SYNC:
+        made = _sync(view, deed)
+    elif deed.verb is Verb.KILL_TARGET:
+        made = _kill_target(view, deed, choice)
+    else:
+        made = _kill(view, deed, choice)
+    made.action, made.used, made.delayed, made.wake = choice.action, choice.used, choice.delayed, choice.wake
+    if choice.action != states.SYNC_JOB:
+        # The reference's message ends in a blank.
+        made.events.insert(0, ("Normal", "ExecuteAction", f"Start to execute action {choice.action} "))
+    return made
+
+
+# -- which action -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Choice:
+    action: str = states.SYNC_JOB
+    triggers: list[Trigger] = field(default_factory=list)
+    """The triggers that ask for this action, the first of them the one that decided."""
+    used: list[Trigger] = field(default_factory=list)
+    delayed: list[Trigger] = field(default_factory=list)
+    wake: float | None = None
+
+
+def _choose(view: View) -> _Choice:
+    """The first action that is due.  Targeted restarts of several pods at one time are one restart."""
+    choice = _Choice()
+    job = view.job
+    for trigger in (*view.handed_in, *_seen(view)):
+        ruling = decide(job, trigger)
+        due = trigger.since + ruling.delay if ruling.delay else view.now
+        if ruling.delay and _overtaken(view, trigger):
+            choice.used.append(trigger)
+        elif due > view.now:
+            choice.delayed.append(trigger)
+            choice.wake = min(choice.wake or due - view.now, due - view.now)
+        elif ruling.action == states.SYNC_JOB:
+            choice.used.append(trigger)
+        elif not choice.triggers or (ruling.action == choice.action and ruling.action in states.TARGETED):
+            choice.action = ruling.action
+            choice.triggers.append(trigger)
+            choice.used.append(trigger)
+            if ruling.action not in states.TARGETED:
+                break
+    if choice.triggers and choice.action not in states.TARGETED and choice.action not in states.INTERNAL:
+        choice.used += [trigger for trigger in view.handed_in if trigger.event == POD_EVICTED]  # of the run that ends here
+    return choice
+
+
+def _seen(view: View) -> list[Trigger]:
+    """What the pods say; nobody asks once the job is not at work."""
+    if view.job.status.state.phase not in states.AT_WORK:
+        return []
+    if not view.job.spec.policies and not any(task.policies for task in view.job.spec.tasks):
+        return []
+    return list(triggers(view.job, view.pods.values()))
+
+
+def _overtaken(view: View, trigger: Trigger) -> bool:
+    """Whether a delayed answer to a lost pod has become needless: its replacement runs."""
+    if trigger.event not in (POD_EVICTED, POD_FAILED):
+        return False
+    heir = view.pods.get(trigger.pod)
+    return heir is not None and heir.metadata.uid != trigger.pod_uid and heir.status.phase == RUNNING and not heir.leaving
+
+
+# -- the three kinds of work ------------------------------------------------------------------------------------------------
+
+
+def _kill(view: View, deed: Deed, choice: _Choice) -> Plan:
+    """Stop the whole job: every pod goes, or with `soft` every pod that has not ended by itself."""
+    job, old = view.job, view.job.status
+    last_retry = old.retry_count >= job.spec.max_retry - 1
+    victims: list[Pod] = []
+    counts = Counts()
+    for pod in view.pods.values():
+        if pod.leaving:
+            counts.terminating += 1
+        elif (deed.soft or last_retry) and pod.status.phase in _ENDED:
+            counts.add(pod.metadata.annotations.task, pod.status.phase)
+        else:
+            victims.append(pod)
+            counts.terminating += 1
+    retries = old.retry_count + int(deed.retry)
+    # The version tells the pods of this run from those of the next.  A stop is looked at many times and counts once.
+    begins = old.state.phase in states.AT_WORK or deed.retry or not old.running_duration
+    fresh = msgspec.structs.replace(status.counted(old, counts), retry_count=retries, version=old.version + int(begins))
+    fresh = _entered(view, fresh, deed.outcome(_situation(view, counts, retries)), choice)
+    fresh.running_duration = status.running_duration(job, fresh)
+    if old.state.phase in states.AT_WORK or deed.retry:
+        return Plan(fresh, status_first=True, delete=victims, beside=Beside.DISSOLVE)
+    fresh.controlled_resources = {key: name for key, name in old.controlled_resources.items() if not key.startswith("plugin-")}
+    return Plan(fresh, delete=victims, beside=Beside.REMOVE)
+
+
+def _kill_target(view: View, deed: Deed, choice: _Choice) -> Plan:
+    """Stop some pods; the rest, the PodGroup and the plugins' objects stay."""
+    victims = [pod for pod in view.pods.values() if not pod.leaving and _aimed_at(choice, pod)]
+    doomed = {pod.metadata.uid for pod in victims}
+    counts = Counts()
+    for pod in view.pods.values():
+        if pod.metadata.uid in doomed or pod.leaving:
+            counts.terminating += 1
+        else:
+            counts.add(pod.metadata.annotations.task, pod.status.phase)
+    if choice.action == states.RESTART_PARTITION and not victims:
+        return Plan(view.job.status)
+    retries = view.job.status.retry_count + int(deed.retry)
+    fresh = msgspec.structs.replace(status.counted(view.job.status, counts), retry_count=retries)
+    fresh = _entered(view, fresh, deed.outcome(_situation(view, counts, retries)), choice)
+    return Plan(fresh, status_first=True, delete=victims)
+
+
+def _aimed_at(choice: _Choice, pod: Pod) -> bool:
+    marks, labels = pod.metadata.annotations, pod.metadata.labels
+    for trigger in choice.triggers:
+        if choice.action == states.RESTART_POD and pod.metadata.name == trigger.pod:
+            return True
+        if trigger.task and trigger.task == marks.task:
+            if choice.action == states.RESTART_TASK:
+                return True
+            if choice.action == states.RESTART_PARTITION and trigger.partition and trigger.partition == labels.partition:
+                return True
+    return False
+
+
+def _sync(view: View, deed: Deed) -> Plan:
+    """Bring the pods to what the spec asks, as far as the PodGroup lets them in."""
+    job = view.job
+    made = Plan(job.status, beside=Beside.ENSURE)
+    group = view.group
+    if group is not None and of_earlier_run(job, group):
+        made.beside, group = Beside.RENEW, None
+    warning = complaint(job, group)
+    if warning:
+        made.events.append(("Warning", "PodGroupPending", warning))
+    counts = Counts()
+    admitted = lets_pods_in(group)
+    wanted: set[str] = set()
+    for task in job.spec.tasks:
+        missing = []
+        for index in range(task.replicas):
+            name = names.pod_name(job.metadata.name, task.name, index)
+            wanted.add(name)
+            pod = view.pods.get(name)
+            if pod is None:
+                missing.append((task, index))
+            elif pod.leaving:
+                counts.terminating += 1
+            elif _out_of_place(view, pod):
+                made.delete.append(pod)
+                counts.terminating += 1
+            else:
+                counts.add(task.name, pod.status.phase)
+        if missing and admitted and ready(job, task, view.pods):
+            made.create += missing
+            for _ in missing:
+                counts.add(task.name, PENDING)
+    for name, pod in view.pods.items():
+        if name not in wanted:
+            counts.terminating += 1
+            if not pod.leaving:
+                made.delete.append(pod)
+    fresh = msgspec.structs.replace(
+        status.counted(job.status, counts),
+        min_available=job.spec.min_available,
+        controlled_resources=controlled(job),
+        running_duration="",
+    )
+    if not job.status.state.phase:
+        fresh = status.entered(fresh, states.PENDING, view.now)
+    phase = deed.outcome(_situation(view, counts, fresh.retry_count))
+    made.status = _entered(view, fresh, phase, _Choice())
+    return made
+
+
+def controlled(job: batch.Job) -> dict[str, str]:
+    """The status's list of what stands beside the pods: plugins and claims."""
+    plugins = {f"plugin-{name}": name for name in sorted(job.spec.plugins) if name not in UNMARKED}
+    claims = [claim_name(job, position) for position in range(len(job.spec.volumes))]
+    return {**plugins, **{f"volume-pvc-{claim}": claim for claim in claims}}
+
+
+def _out_of_place(view: View, pod: Pod) -> bool:
+    """A pod that an interrupted stop has left behind: marked to go, or made for an earlier run."""
+    if pod.metadata.annotations.out_of_sync is not None:
+        return True
+    old = view.job.status
+    if (pod.job_version or 0) >= old.version:
+        return False
+    if pod.status.phase not in _ENDED:
+        return True
+    # What had ended is swept by a restart, and kept by a resume and by the last retry.
+    resumed = status.phase_before(old) in (states.ABORTED, states.ABORTING)
+    return old.state.phase == states.RESTARTING and not resumed and old.retry_count < view.job.spec.max_retry
+
+
+def _situation(view: View, counts: Counts, retries: int) -> Situation:
+    return Situation(view.job.spec, counts, retries, view.job.status.min_available)
+
+
+def _entered(view: View, fresh: batch.JobStatus, phase: str | None, choice: _Choice) -> batch.JobStatus:
+    """Move to a phase, with the reason a user will look for: what failed last stays readable when the pods are gone."""
+    if phase is None or phase == fresh.state.phase:
+        return fresh
+    cause = choice.triggers[0] if choice.triggers else None
+    reason, message = (cause.event, cause.cause) if cause else ("", "")
+    if not message:
+        message = _last_failure(view) or fresh.state.message
+        reason = reason or (POD_FAILED if message else "")
+    if phase in (states.COMPLETED, states.COMPLETING) and reason != POD_FAILED:
+        message = ""
+    return status.entered(fresh, phase, view.now, reason=reason, message=message)
+
+
+def _last_failure(view: View) -> str:
+    failures = [trigger for trigger in triggers(view.job, view.pods.values()) if trigger.event == POD_FAILED]
+    return max(failures, key=lambda trigger: trigger.since).cause if failures else ""
+
+

@@ -1,0 +1,42 @@
+"""Job plugins: what `spec.plugins` may name, one room each.
+
+They are applied in one fixed order, whatever the order in the manifest (Volcano's is random at every call), so that the rank
+which pytorch sets is always the one that hcclrank reads.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from .env import Env
+from .hcclrank import HcclRank
+from .mpi import Mpi
+from .plugin import Companion, Plugin, PluginError
+from .pytorch import PyTorch
+from .ray import Ray
+from .ssh import Ssh
+from .svc import Svc
+from .tensorflow import TensorFlow
+
+if TYPE_CHECKING:
+    from hekla.api import batch
+
+PLUGINS: dict[str, type[Plugin]] = {
+    plugin.name: plugin for plugin in (Ssh, Svc, Env, TensorFlow, Mpi, PyTorch, Ray, HcclRank)
+}
+
+UNMARKED = frozenset({HcclRank.name})
+"""Plugins that leave no entry in the job's list of controlled resources."""
+
+__all__ = ["PLUGINS", "UNMARKED", "Companion", "Plugin", "PluginError", "plugins_of"]
+
+
+def plugins_of(job: batch.Job) -> list[Plugin]:
+    """The plugins of a job, in the order in which they are applied.  Raises PluginError for a name that is not one."""
+    asked = job.spec.plugins or {}
+    for name in asked:
+        if name not in PLUGINS:
+            close = get_close_matches(name, PLUGINS, 1)
+            raise PluginError(f"failed to get plugin {name}" + (f"; did you mean {close[0]}?" if close else ""))
+    return [plugin(asked[name] or []) for name, plugin in PLUGINS.items() if name in asked]

@@ -1,0 +1,27 @@
+"""The env plugin: every container learns which replica it is (reference: controllers 3.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hekla.api import batch, names
+from hekla.controllers.job.mold import Slot
+
+from .arguments import Arguments
+from .plugin import Companion, Tree, add_env, all_containers, variable
+
+
+class Env:
+    """`VK_TASK_INDEX` and `VC_TASK_INDEX` in every container; there are no arguments."""
+
+    name = "env"
+
+    def __init__(self, given: Sequence[str]) -> None:
+        self.arguments = Arguments({}, given)
+
+    def companions(self, job: batch.Job) -> list[Companion]:
+        return []
+
+    def complete(self, job: batch.Job, task: batch.TaskSpec, pod: Tree, slot: Slot) -> None:
+        for container in all_containers(pod):
+            add_env(container, *(variable(name, slot.index) for name in (names.ENV_TASK_INDEX_OLD, names.ENV_TASK_INDEX)))

@@ -1,0 +1,33 @@
+"""The mpi plugin: the master learns its workers' names (reference: controllers 3.7).  Logging in is the ssh plugin's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hekla.api import batch
+from hekla.controllers.job.mold import Slot
+
+from .arguments import Arguments
+from .hosts import hosts, task_named
+from .plugin import Companion, Tree, add_env, add_port, all_containers, variable
+
+
+class Mpi:
+    name = "mpi"
+
+    def __init__(self, given: Sequence[str]) -> None:
+        self.arguments = Arguments({"master": "master", "worker": "worker", "port": 22}, given)
+
+    def companions(self, job: batch.Job) -> list[Companion]:
+        return []
+
+    def complete(self, job: batch.Job, task: batch.TaskSpec, pod: Tree, slot: Slot) -> None:
+        variables: list[Tree] = []
+        if task.name == self.arguments.text("master"):
+            worker = task_named(job, self.arguments.text("worker"))
+            if worker is None:
+                return
+            variables.append(variable("MPI_HOST", ",".join(hosts(job.metadata.name, worker))))
+        for container in all_containers(pod):
+            add_env(container, *variables)
+            add_port(container, "mpijob-port", self.arguments.number("port"))

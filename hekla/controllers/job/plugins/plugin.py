@@ -1,0 +1,104 @@
+"""What a job plugin is: it may add to the pods of a job, and it may want objects to stand beside them.
+
+A plugin is a small class.  `complete` changes the template of a task once (never pod by pod: where the index matters it
+writes the slot's marker), `companions` lists the objects that live and die with a run of the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from hekla.api import batch
+from hekla.api.kinds import Kind
+from hekla.controllers.job.mold import Slot
+
+from .arguments import Arguments
+
+Tree = dict[str, Any]
+
+
+class PluginError(Exception):
+    """A plugin cannot do its work for this job; the text goes into the job's event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Companion:
+    """An object that a plugin keeps beside the job's pods.
+
+    `make` builds it, and is called only when it is to be written (a key pair takes a while).  `outdated` says whether one
+    that exists already has to be written again; None leaves it alone.  `follows_scale` asks for that look again whenever the
+    job's spec changes, otherwise it is taken once a run.
+    """
+
+    kind: Kind[Any]
+    name: str
+    make: Callable[[], Tree]
+    outdated: Callable[[Tree], bool] | None = None
+    follows_scale: bool = False
+
+
+class Plugin(Protocol):
+    """One entry of `spec.plugins`."""
+
+    name: str
+    arguments: Arguments
+
+    def __init__(self, given: Sequence[str]) -> None: ...
+
+    def companions(self, job: batch.Job) -> list[Companion]:
+        """The objects that have to exist while the job has pods."""
+
+    def complete(self, job: batch.Job, task: batch.TaskSpec, pod: Tree, slot: Slot) -> None:
+        """Add to the pod of a task; `pod` is the plugin's own to change."""
+
+
+def main_containers(pod: Tree) -> list[Tree]:
+    return [container for container in pod["spec"].get("containers") or () if isinstance(container, dict)]
+
+
+def all_containers(pod: Tree) -> Iterator[Tree]:
+    """Main containers, then init containers."""
+    yield from main_containers(pod)
+    yield from (container for container in pod["spec"].get("initContainers") or () if isinstance(container, dict))
+
+
+def add_env(container: Tree, *variables: Tree) -> None:
+    container["env"] = [*(container.get("env") or ()), *variables]
+
+
+def variable(name: str, value: str) -> Tree:
+    return {"name": name, "value": value}
+
+
+def add_port(container: Tree, name: str, port: int) -> None:
+    """Declare a port unless one of that number is declared already."""
+    ports = container.get("ports") or []
+    if all(existing.get("containerPort") != port for existing in ports):
+        container["ports"] = [*ports, {"name": name, "containerPort": port, "protocol": "TCP"}]
+
+
+def add_volume(pod: Tree, volume: Tree) -> None:
+    pod["spec"]["volumes"] = [*(pod["spec"].get("volumes") or ()), volume]
+
+
+def add_mount(container: Tree, mount: Tree) -> None:
+    container["volumeMounts"] = [*(container.get("volumeMounts") or ()), mount]
+
+
+def object_meta(job: batch.Job, name: str) -> Tree:
+    """Metadata of an object that goes when the job goes."""
+    return {"name": name, "namespace": job.metadata.namespace, "ownerReferences": [owner_reference(job)]}
+
+
+def owner_reference(job: batch.Job) -> Tree:
+    """The controller reference to a job."""
+    return {
+        "apiVersion": batch.JOB.api_version,
+        "kind": batch.JOB.kind,
+        "name": job.metadata.name,
+        "uid": job.metadata.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }

@@ -1,0 +1,92 @@
+"""The ssh plugin: one key pair a job, mounted so that its pods may log into each other (reference: controllers 3.4)."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from hekla.api import batch, core, names
+from hekla.controllers.job.mold import Slot
+
+from .arguments import Arguments
+from .hosts import domain, hostname, pod_spec
+from .plugin import Companion, Tree, add_mount, add_volume, all_containers, object_meta
+
+DEFAULT_PATH = "/root/.ssh"
+DEFAULT_PORT = 22
+KEYS = ("id_rsa", "id_rsa.pub", "authorized_keys", "config")
+
+
+class Ssh:
+    name = "ssh"
+
+    def __init__(self, given: Sequence[str]) -> None:
+        self.arguments = Arguments(
+            {"ssh-key-file-path": DEFAULT_PATH, "ssh-private-key": "", "ssh-public-key": "", "ssh-port": DEFAULT_PORT}, given
+        )
+        port = self.arguments.number("ssh-port")
+        self.port = port if 0 < port <= 65535 else DEFAULT_PORT
+        self.path = self.arguments.text("ssh-key-file-path")
+
+    def companions(self, job: batch.Job) -> list[Companion]:
+        config = base64.b64encode(self.config(job).encode()).decode()
+        return [
+            Companion(
+                core.SECRET,
+                secret_name(job),
+                make=lambda: self._secret(job),
+                outdated=lambda existing: (existing.get("data") or {}).get("config") != config,
+            )
+        ]
+
+    def complete(self, job: batch.Job, task: batch.TaskSpec, pod: Tree, slot: Slot) -> None:
+        name = secret_name(job)
+        add_volume(
+            pod,
+            {
+                "name": name,
+                "secret": {
+                    "secretName": name,
+                    "items": [{"key": key, "path": f".ssh/{key}"} for key in KEYS],
+                    "defaultMode": 0o600 if self.path == DEFAULT_PATH else 0o644,
+                },
+            },
+        )
+        for container in all_containers(pod):
+            add_mount(container, {"name": name, "mountPath": self.path, "subPath": ".ssh"})
+
+    def config(self, job: batch.Job) -> str:
+        """The client configuration: every host of the job by its short name, at the port in use."""
+        lines = ["StrictHostKeyChecking no", "UserKnownHostsFile /dev/null"]
+        for task in job.spec.tasks:
+            fixed = bool(pod_spec(task).get("hostname"))
+            for index in range(min(task.replicas, 1) if fixed else task.replicas):
+                short = hostname(job.metadata.name, task, index)
+                lines += [f"Host {short}", f"  HostName {short}.{domain(job.metadata.name, task)}", f"  Port {self.port}"]
+        return "\n".join(lines) + "\n"
+
+    def _secret(self, job: batch.Job) -> Tree:
+        private, public = self._keys()
+        contents = dict(zip(KEYS, (private, public, public, self.config(job)), strict=True))
+        return {
+            "metadata": object_meta(job, secret_name(job)),
+            "data": {key: base64.b64encode(text.encode()).decode() for key, text in contents.items()},
+        }
+
+    def _keys(self) -> tuple[str, str]:
+        given = self.arguments.text("ssh-private-key")
+        if given:
+            return given, self.arguments.text("ssh-public-key")
+        key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        private = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+        )
+        public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+        return private.decode(), public.decode() + "\n"
+
+
+def secret_name(job: batch.Job) -> str:
+    return names.ssh_secret(job.metadata.name)

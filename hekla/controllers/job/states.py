@@ -1,0 +1,187 @@
+"""The job state machine as data: what an action does in a phase.  Reference: controllers 2.8.
+
+`TABLE[phase][action]` is a `Deed`: whether the pods are brought to what the spec asks (`SYNC`), all stopped (`KILL`) or
+some stopped (`KILL_TARGET`), and which phase follows.  The row `ANY_OTHER` serves the actions that a phase does not name.
+Nothing here touches a cluster, so the table is tested row by row.
+
+Two rows differ from Volcano on purpose: an Abort, Terminate or Complete that arrives while a job is Restarting is obeyed
+rather than turned into one more restart, because a suspend that is consumed and forgotten helps nobody (decision 0071).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from hekla.api import batch
+from hekla.api.batch import JobPhase
+from hekla.api.bus import Action
+
+from .counts import Counts
+
+PENDING = JobPhase.PENDING
+RUNNING = JobPhase.RUNNING
+RESTARTING = JobPhase.RESTARTING
+ABORTING = JobPhase.ABORTING
+ABORTED = JobPhase.ABORTED
+COMPLETING = JobPhase.COMPLETING
+COMPLETED = JobPhase.COMPLETED
+TERMINATING = JobPhase.TERMINATING
+TERMINATED = JobPhase.TERMINATED
+FAILED = JobPhase.FAILED
+
+STOPPING = frozenset({ABORTING, COMPLETING, TERMINATING})
+AT_WORK = frozenset({"", PENDING, RUNNING, RESTARTING})
+"""Phases in which the job is to have pods; in all others every pod that still runs has to go."""
+
+SYNC_JOB = Action.SYNC_JOB
+RESTART_JOB = Action.RESTART_JOB
+RESTART_TASK = Action.RESTART_TASK
+RESTART_POD = Action.RESTART_POD
+RESTART_PARTITION = Action.RESTART_PARTITION
+ABORT_JOB = Action.ABORT_JOB
+COMPLETE_JOB = Action.COMPLETE_JOB
+TERMINATE_JOB = Action.TERMINATE_JOB
+RESUME_JOB = Action.RESUME_JOB
+TARGETED = frozenset({RESTART_TASK, RESTART_POD, RESTART_PARTITION})
+INTERNAL = frozenset({SYNC_JOB, Action.ENQUEUE_JOB, Action.SYNC_QUEUE, Action.OPEN_QUEUE, Action.CLOSE_QUEUE})
+ANY_OTHER = "*"
+
+
+class Verb(Enum):
+    """What is done to the pods before the next phase is chosen."""
+
+    SYNC = "sync"
+    KILL = "kill"
+    KILL_TARGET = "kill target"
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What an outcome may look at: the spec, the pods as they will be once the deed is done, and two stored numbers."""
+
+    spec: batch.JobSpec
+    counts: Counts
+    retry_count: int
+    min_available: int
+
+    @property
+    def replicas(self) -> int:
+        return sum(task.replicas for task in self.spec.tasks)
+
+
+Outcome = Callable[[Situation], str | None]
+"""The phase that follows, or None when it stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """One cell of the table.  `soft` keeps pods that Succeeded or Failed; `retry` counts one restart."""
+
+    verb: Verb
+    outcome: Outcome
+    soft: bool = False
+    retry: bool = False
+
+
+def to(phase: str) -> Outcome:
+    """An outcome that does not look."""
+    return lambda situation: phase
+
+
+def stay(situation: Situation) -> str | None:
+    return None
+
+
+def started(now: Situation) -> str | None:
+    """Pending: the gang is there once enough pods run or have run."""
+    counts = now.counts
+    enough = counts.running + counts.succeeded + counts.failed >= now.spec.min_available
+    return RUNNING if enough else None
+
+
+def restarted(now: Situation) -> str | None:
+    """Restarting: give up when the retries are used, else wait until enough of the old pods are gone."""
+    if now.retry_count >= now.spec.max_retry:
+        return FAILED
+    if now.replicas - now.counts.terminating >= now.min_available:
+        return PENDING
+    return None
+
+
+def progressed(now: Situation) -> str | None:
+    """Running: the five rules of the reference, in its order."""
+    spec, counts, replicas = now.spec, now.counts, now.replicas
+    min_available = spec.min_available
+    if replicas == 0:
+        return None
+    if spec.min_success and counts.succeeded >= spec.min_success:
+        return COMPLETED
+    if counts.succeeded + counts.failed == replicas:
+        return _ended(spec, counts, min_available)
+    if counts.pending > replicas - min_available:
+        return PENDING
+    return None
+
+
+def _ended(spec: batch.JobSpec, counts: Counts, min_available: int) -> str:
+    needed_by_tasks = sum(task.replicas if task.min_available is None else task.min_available for task in spec.tasks)
+    if min_available >= needed_by_tasks:
+        for task in spec.tasks:
+            succeeded = counts.succeeded_of(task.name)
+            if task.min_available is not None and succeeded is not None and succeeded < task.min_available:
+                return FAILED
+    if spec.min_success and counts.succeeded < spec.min_success:
+        return FAILED
+    return COMPLETED if counts.succeeded >= min_available else FAILED
+
+
+def stopped(phase: str) -> Outcome:
+    """A stopping phase ends when nothing is alive."""
+    return lambda now: phase if now.counts.alive == 0 else None
+
+
+def _kill(phase: str) -> Deed:
+    return Deed(Verb.KILL, to(phase), soft=True)
+
+
+_RESUME = Deed(Verb.KILL, to(RESTARTING), soft=True, retry=True)
+_AT_WORK: dict[str, Deed] = {
+    RESTART_JOB: Deed(Verb.KILL, to(RESTARTING), retry=True),
+    RESTART_TASK: Deed(Verb.KILL_TARGET, to(RESTARTING), retry=True),
+    RESTART_POD: Deed(Verb.KILL_TARGET, to(RESTARTING), retry=True),
+    RESTART_PARTITION: Deed(Verb.KILL_TARGET, to(RESTARTING), retry=True),
+    ABORT_JOB: _kill(ABORTING),
+    COMPLETE_JOB: _kill(COMPLETING),
+    TERMINATE_JOB: _kill(TERMINATING),
+}
+_FINISHED: dict[str, Deed] = {ANY_OTHER: Deed(Verb.KILL, stay, soft=True)}
+
+TABLE: dict[str, dict[str, Deed]] = {
+    PENDING: {**_AT_WORK, ANY_OTHER: Deed(Verb.SYNC, started)},
+    RUNNING: {**_AT_WORK, ANY_OTHER: Deed(Verb.SYNC, progressed)},
+    RESTARTING: {
+        SYNC_JOB: Deed(Verb.SYNC, restarted),
+        RESTART_TASK: Deed(Verb.KILL_TARGET, restarted),
+        RESTART_POD: Deed(Verb.KILL_TARGET, restarted),
+        RESTART_PARTITION: Deed(Verb.KILL_TARGET, restarted),
+        ABORT_JOB: _kill(ABORTING),
+        COMPLETE_JOB: _kill(COMPLETING),
+        TERMINATE_JOB: _kill(TERMINATING),
+        ANY_OTHER: Deed(Verb.KILL, restarted),
+    },
+    ABORTING: {RESUME_JOB: _RESUME, ANY_OTHER: Deed(Verb.KILL, stopped(ABORTED), soft=True)},
+    ABORTED: {RESUME_JOB: _RESUME, ANY_OTHER: Deed(Verb.KILL, stay, soft=True)},
+    COMPLETING: {ANY_OTHER: Deed(Verb.KILL, stopped(COMPLETED), soft=True)},
+    TERMINATING: {ANY_OTHER: Deed(Verb.KILL, stopped(TERMINATED), soft=True)},
+    COMPLETED: _FINISHED,
+    FAILED: _FINISHED,
+    TERMINATED: _FINISHED,
+}
+
+
+def deed(phase: str, action: str) -> Deed:
+    """The cell for an action in a phase; an empty or unknown phase is Pending."""
+    row = TABLE.get(phase, TABLE[PENDING])
+    return row.get(action) or row[ANY_OTHER]

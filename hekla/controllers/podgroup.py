@@ -1,0 +1,221 @@
+"""PodGroups for pods that no batch job made (reference: controllers 5).
+
+A pod that asks for the batch scheduler and names no group gets one: its own, or that of the ReplicaSet, StatefulSet or other
+controller that owns it, so that all pods of one owner are scheduled as one group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from hekla.api import apps, batch_k8s, core, names, scheduling
+from hekla.api.kinds import Kind
+from hekla.api.meta import ObjectMeta, Struct, split_key
+from hekla.kube.cache import Cache
+from hekla.kube.client import Client
+from hekla.kube.controller import Controller
+from hekla.kube.errors import AlreadyExists, ApiError, NotFound
+
+from .caches import Caches
+from .job.podgroup import difference
+from .records import POD, Pod
+from .usage import Usage, add, pod_usage
+
+Tree = dict[str, Any]
+
+_OWNERS: dict[tuple[str, str], Kind[Any]] = {
+    (kind.api_version, kind.kind): kind for kind in (apps.REPLICA_SET, apps.DAEMON_SET, apps.STATEFUL_SET, batch_k8s.JOB)
+}
+_FROM_POD_ANNOTATIONS = (names.PREEMPTABLE, names.COOLDOWN_TIME, names.REVOCABLE_ZONE)
+_FROM_POD_LABELS = (names.PREEMPTABLE, names.COOLDOWN_TIME)
+_MODES = frozenset({"hard", "soft"})
+
+
+class WorkloadSpec(Struct):
+    replicas: int | None = None
+
+
+class Workload(Struct):
+    """A ReplicaSet or StatefulSet, as far as it matters here."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: WorkloadSpec = msgspec.field(default_factory=WorkloadSpec)
+
+
+def group_of_pod(pod: Mapping[str, Any], owner_annotations: Mapping[str, str]) -> Tree:
+    """The PodGroup of a plain pod; `owner_annotations` are those that its owners hand down, {} when they do not."""
+    metadata, spec = pod["metadata"], pod["spec"]
+    annotations = metadata.get("annotations") or {}
+    labels = metadata.get("labels") or {}
+    members = _min_member(owner_annotations)
+    usage: Usage = {}
+    if members:
+        add(usage, pod_usage(spec), members)
+    wanted: Tree = {
+        "minMember": members,
+        "queue": annotations.get(names.GROUP_QUEUE_NAME, ""),
+        "priorityClassName": spec.get("priorityClassName") or "",
+        "minResources": {name: str(amount) for name, amount in sorted(usage.items())},
+        "networkTopology": _network_topology(annotations),
+    }
+    inherited = {key: value for key, value in owner_annotations.items() if key.startswith(names.OWN_PREFIX)}
+    inherited.update((key, annotations[key]) for key in _FROM_POD_ANNOTATIONS if key in annotations)
+    for key in (names.JDB_MIN_AVAILABLE, names.JDB_MAX_UNAVAILABLE):
+        if key in annotations:
+            inherited[key] = annotations[key]
+            break
+    return {
+        "apiVersion": scheduling.POD_GROUP.api_version,
+        "kind": scheduling.POD_GROUP.kind,
+        "metadata": {
+            "name": names.bare_pod_group_name(_controller_uid(metadata) or metadata["uid"]),
+            "namespace": metadata["namespace"],
+            "annotations": inherited,
+            "labels": {key: labels[key] for key in _FROM_POD_LABELS if key in labels},
+            "ownerReferences": _owners(pod),
+        },
+        "spec": {name: value for name, value in wanted.items() if value not in ("", None, {})},
+        "status": {"phase": str(scheduling.PodGroupPhase.PENDING)},
+    }
+
+
+def _min_member(owner_annotations: Mapping[str, str]) -> int:
+    text = owner_annotations.get(names.GROUP_MIN_MEMBER, "")
+    try:
+        members = int(text)
+    except ValueError:
+        return 1
+    return members if members >= 0 else 1
+
+
+def _network_topology(annotations: Mapping[str, str]) -> Tree | None:
+    mode = annotations.get(names.NETWORK_TOPOLOGY_MODE)
+    tier = annotations.get(names.NETWORK_TOPOLOGY_HIGHEST_TIER)
+    if mode is None and tier is None:
+        return None
+    lowered = (mode or "").lower()
+    wanted: Tree = {"mode": lowered if lowered in _MODES else "hard"}
+    try:
+        wanted["highestTierAllowed"] = int(tier or "")
+    except ValueError:
+        pass
+    return wanted
+
+
+def _controller_uid(metadata: Mapping[str, Any]) -> str:
+    for owner in metadata.get("ownerReferences") or ():
+        if owner.get("controller"):
+            return str(owner["uid"])
+    return ""
+
+
+def _owners(pod: Mapping[str, Any]) -> list[Tree]:
+    metadata = pod["metadata"]
+    if _controller_uid(metadata):
+        return list(metadata["ownerReferences"])
+    own = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}
+    return [{**own, "controller": True, "blockOwnerDeletion": True}]
+
+
+class PodGroupController(Controller):
+    """One look a pod that has no group yet."""
+
+    name = "pg-controller"
+
+    def __init__(self, client: Client, caches: Caches, schedulers: Collection[str], *, inherit: bool = True) -> None:
+        super().__init__(caches.pods, caches.groups)
+        self._client = client
+        self._pods = caches.pods
+        self._groups = caches.groups
+        self._schedulers = frozenset(schedulers)
+        self._inherit = inherit
+        caches.pods.on_change(self._pod_changed)
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        if new is not None and self._lacks_group(new):
+            self.queue.add(f"{new.metadata.namespace}/{new.metadata.name}")
+
+    def _lacks_group(self, pod: Pod) -> bool:
+        return not pod.metadata.annotations.group and pod.spec.scheduler_name in self._schedulers and not pod.leaving
+
+    async def reconcile(self, key: str) -> float | None:
+        seen = self._pods.get(key)
+        if seen is None or not self._lacks_group(seen):
+            return None
+        namespace, name = split_key(key)
+        try:
+            pod = await self._client.get(core.POD.untyped, name, namespace)
+            if (pod["metadata"].get("annotations") or {}).get(names.GROUP_NAME):
+                return None
+            wanted = group_of_pod(pod, await self._handed_down(pod))
+            await self._ensure(wanted)
+            group = wanted["metadata"]["name"]
+            await self._client.patch(POD, name, {"metadata": {"annotations": {names.GROUP_NAME: group}}}, namespace)
+        except NotFound:
+            return None  # the pod went meanwhile
+        return None
+
+    async def _ensure(self, wanted: Tree) -> None:
+        """Create the group; one that exists takes over what a changed template asks for, its queue aside."""
+        metadata = wanted["metadata"]
+        group = self._groups.get(f"{metadata['namespace']}/{metadata['name']}")
+        if group is None:
+            try:
+                await self._client.create(scheduling.POD_GROUP.untyped, wanted, metadata["namespace"])
+            except AlreadyExists:
+                pass
+            return
+        spec = wanted["spec"]
+        live = {name: spec.get(name) for name in ("minMember", "priorityClassName")}
+        changes = difference(group, {**live, "minResources": spec.get("minResources") or {}})
+        if changes:
+            await self._client.patch(scheduling.POD_GROUP.untyped, metadata["name"], {"spec": changes}, metadata["namespace"])
+
+    async def _handed_down(self, pod: Tree) -> dict[str, str]:
+        """The annotations of the pod's owners, the first owner's before the next one's."""
+        found: dict[str, str] = {}
+        if not self._inherit:
+            return found
+        metadata = pod["metadata"]
+        for reference in metadata.get("ownerReferences") or ():
+            kind = _OWNERS.get((reference.get("apiVersion"), reference.get("kind")))
+            if kind is None:
+                continue
+            try:
+                owner = await self._client.get(kind.untyped, reference["name"], metadata["namespace"])
+            except ApiError:
+                continue
+            found = {**(owner["metadata"].get("annotations") or {}), **found}
+        return found
+
+
+class IdleWorkloads(Controller):
+    """Takes the PodGroup of a ReplicaSet or StatefulSet away while it has no pods to schedule."""
+
+    name = "pg-controller-workloads"
+
+    def __init__(self, client: Client, caches: Caches, kind: Kind[Any]) -> None:
+        self._kind: Kind[Workload] = replace(kind, type=Workload)
+        self._workloads: Cache[Workload] = Cache(client, self._kind)
+        super().__init__(self._workloads, caches.groups)
+        self._client = client
+        self._groups = caches.groups
+        self.enqueue(self._workloads)
+
+    async def reconcile(self, key: str) -> float | None:
+        workload = self._workloads.get(key)
+        if workload is None or workload.spec.replicas != 0:
+            return None
+        name = names.bare_pod_group_name(workload.metadata.uid)
+        if self._groups.get(f"{workload.metadata.namespace}/{name}") is not None:
+            try:
+                await self._client.delete(scheduling.POD_GROUP, name, workload.metadata.namespace)
+            except NotFound:
+                pass
+        return None

@@ -1,0 +1,121 @@
+"""What the controllers remember of objects that they do not own the meaning of.
+
+A pod is 5 kB and more as a full struct; ten thousand of them are most of a controller's memory.  These structs hold only what
+a controller asks for, and msgspec skips the rest of the JSON without building it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+
+from hekla.api import batch, core, names
+from hekla.api.kinds import Kind
+from hekla.api.meta import OwnerReference, Struct
+
+
+class PodMarks(msgspec.Struct, omit_defaults=True, frozen=True):
+    """The annotations of a pod that steer controllers."""
+
+    task: str = msgspec.field(name=names.TASK_SPEC, default="")
+    job: str = msgspec.field(name=names.JOB_NAME, default="")
+    version: str = msgspec.field(name=names.JOB_VERSION, default="")
+    group: str = msgspec.field(name=names.GROUP_NAME, default="")
+    out_of_sync: str | None = msgspec.field(name=names.OUT_OF_SYNC, default=None)
+
+
+class PodLabels(msgspec.Struct, omit_defaults=True, frozen=True):
+    partition: str = msgspec.field(name=names.PARTITION_ID, default="")
+    revision: str = msgspec.field(name="controller-revision-hash", default="")
+
+
+class PodMeta(Struct):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: PodLabels = PodLabels()
+    annotations: PodMarks = PodMarks()
+    owner_references: list[OwnerReference] = []
+
+    def controller(self) -> OwnerReference | None:
+        return next((owner for owner in self.owner_references if owner.controller), None)
+
+
+class PodSpec(Struct):
+    scheduler_name: str = ""
+
+
+class Terminated(Struct):
+    exit_code: int = 0
+    reason: str = ""
+    message: str = ""
+    finished_at: str | None = None
+
+
+class ContainerState(Struct):
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(Struct):
+    name: str = ""
+    ready: bool = False
+    restart_count: int = 0
+    state: ContainerState | None = None
+
+    @property
+    def terminated(self) -> Terminated | None:
+        return self.state.terminated if self.state else None
+
+
+class PodStatus(Struct):
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    container_statuses: list[ContainerStatus] = []
+    init_container_statuses: list[ContainerStatus] = []
+
+
+class Pod(Struct):
+    """A pod as controllers see it."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: PodMeta = msgspec.field(default_factory=PodMeta)
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+    status: PodStatus = msgspec.field(default_factory=PodStatus)
+
+    @property
+    def job_key(self) -> str:
+        """`namespace/name` of the batch job that controls the pod, or nothing."""
+        owner = self.metadata.controller()
+        if owner is None or owner.kind != batch.JOB.kind or owner.api_version != batch.JOB.api_version:
+            return ""
+        return f"{self.metadata.namespace}/{owner.name}"
+
+    @property
+    def owner_uid(self) -> str:
+        owner = self.metadata.controller()
+        return owner.uid if owner else ""
+
+    @property
+    def job_version(self) -> int | None:
+        """The version of the job that the pod was made for; None for a pod that the job controller did not make."""
+        marks = self.metadata.annotations
+        if not (marks.task and marks.job):
+            return None
+        try:
+            return int(marks.version)
+        except ValueError:
+            return None
+
+    @property
+    def leaving(self) -> bool:
+        return self.metadata.deletion_timestamp is not None
+
+
+POD: Kind[Pod] = replace(core.POD, type=Pod)  # type: ignore[assignment,arg-type]
+"""Pods, decoded into what controllers need of them."""
