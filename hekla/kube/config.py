@@ -88,7 +88,7 @@ def load(
         _connection(cluster, user, environment),
         namespace=str(chosen.value.get("namespace") or "default"),
         context=name,
-        source=config.source,
+        source=config.source if config.found else cluster.where,
     )
 
 
@@ -161,6 +161,8 @@ class _Merged:
     current_context: str = ""
     where_current: str = ""
     source: str = "kubeconfig"
+    found: bool = False
+    """Some file was there."""
 
 
 def _merged(path: str | None, environment: Mapping[str, str]) -> _Merged:
@@ -177,6 +179,7 @@ def _merged(path: str | None, environment: Mapping[str, str]) -> _Merged:
     present = list(dict.fromkeys(file for file in files if file.exists()))
     if present:
         merged.source = ", ".join(map(str, present))
+        merged.found = True
     for file in present:
         _merge_file(merged, file)
     return merged
