@@ -357,6 +357,10 @@ class Store:
             collection.select_also(selectable)
         return collection
 
+    def unclaimed(self) -> list[str]:
+        """Names of stored collections that nobody has asked for."""
+        return sorted(self._unclaimed)
+
     def drop(self, name: str) -> None:
         """Forgets an empty collection (its CustomResourceDefinition is gone)."""
         self.collections.pop(name, None)

@@ -1,0 +1,256 @@
+"""The built-in admission chain (local-cluster 6.1), in its order, and the door to the webhooks.
+
+What needs the cluster's state to decide is here; what follows from an object alone is the kind's strategy.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from hekla.local.apiserver.call import Call
+from hekla.local.apiserver.kind import Json
+from hekla.local.apiserver.registry import Registry, Resource
+from hekla.local.apiserver.status import Refusal, details, forbidden
+from hekla.local.apiserver.store import Row
+
+if TYPE_CHECKING:
+    from hekla.local.apiserver.webhooks import Webhooks
+
+UNDELETABLE = ("default", "kube-system", "kube-public")
+TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
+SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
+TOLERATED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+
+
+class Attributes:
+    """What admission decides about."""
+
+    __slots__ = ("call", "name", "namespace", "object", "old", "operation", "options", "resource", "subresource")
+
+    def __init__(
+        self,
+        call: Call,
+        resource: Resource,
+        operation: str,
+        namespace: str,
+        name: str,
+        object: Json | None,
+        old: Json | None,
+        subresource: str = "",
+        options: Json | None = None,
+    ) -> None:
+        self.call = call
+        self.resource = resource
+        self.operation = operation
+        self.namespace = namespace
+        self.name = name
+        self.object = object
+        self.old = old
+        self.subresource = subresource
+        self.options = options
+
+
+Plugin = Callable[[Attributes], None]
+
+
+class Admission:
+    """The chain.  `mutate` and `last_look` are synchronous; the webhooks are asked only when one matches."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self.webhooks: Webhooks | None = None
+        self.plugins: dict[tuple[str, str], list[Plugin]] = {
+            ("pods", "CREATE"): [self.service_account, self.priority, default_tolerations],
+        }
+        self._accounts: dict[str, tuple[Row, Json]] = {}
+        self._classes: dict[str, tuple[Row, Json]] = {}
+
+    # --- the chain ------------------------------------------------------------------------------------------------------
+
+    def mutate(self, attributes: Attributes) -> Json:
+        """Runs the built-in plugins and gives the object."""
+        if attributes.operation == "CREATE":
+            self.namespace_lifecycle(attributes)
+        if not attributes.subresource:
+            for plugin in self.plugins.get((attributes.resource.collection.name, attributes.operation), ()):
+                plugin(attributes)
+        assert attributes.object is not None
+        return attributes.object
+
+    def last_look(self, attributes: Attributes) -> None:
+        """What must still hold in the very step in which the write is accepted."""
+        if attributes.operation == "CREATE" and attributes.namespace:
+            self.namespace_lifecycle(attributes)
+
+    def mutating_webhooks(self, attributes: Attributes) -> bool:
+        return self.webhooks is not None and self.webhooks.mutating.wanted(attributes)
+
+    def validating_webhooks(self, attributes: Attributes) -> bool:
+        return self.webhooks is not None and self.webhooks.validating.wanted(attributes)
+
+    async def call_mutating(self, attributes: Attributes) -> Json:
+        assert self.webhooks is not None
+        await self.webhooks.mutate(attributes)
+        assert attributes.object is not None
+        attributes.resource.kind.strategy.default(attributes.object)
+        return attributes.object
+
+    async def call_validating(self, attributes: Attributes) -> None:
+        assert self.webhooks is not None
+        await self.webhooks.validate(attributes)
+
+    # --- plugins --------------------------------------------------------------------------------------------------------
+
+    def namespace_lifecycle(self, attributes: Attributes) -> None:
+        """A namespace must be there to be filled, and must not be on its way out."""
+        if not attributes.namespace:
+            return
+        namespaces = self.registry["namespaces"]
+        row = namespaces.collection.newest(attributes.namespace)
+        if row is None:
+            raise Refusal(
+                404, f'namespaces "{attributes.namespace}" not found', details=details(namespaces.kind, attributes.namespace)
+            )
+        if row.fields and row.fields[namespaces.collection.positions.get("status.phase", 0)] == "Terminating":
+            kind, name = attributes.resource.kind, attributes.name
+            why = f"unable to create new content in namespace {attributes.namespace} because it is being terminated"
+            cause = {
+                "reason": "NamespaceTerminating",
+                "message": f"namespace {attributes.namespace} is being terminated",
+                "field": "metadata.namespace",
+            }
+            raise forbidden(kind, name, why, [cause])
+
+    def service_account(self, attributes: Attributes) -> None:
+        """Gives a pod its account, and the account's token as a volume."""
+        pod = attributes.object
+        assert pod is not None
+        spec = pod.get("spec")
+        if not isinstance(spec, dict) or (pod["metadata"].get("annotations") or {}).get("kubernetes.io/config.mirror"):
+            return
+        name = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
+        spec["serviceAccountName"] = spec["serviceAccount"] = name
+        account = self._account(attributes.namespace, name)
+        if account is None:
+            if name != "default":
+                why = f'error looking up service account {attributes.namespace}/{name}: serviceaccount "{name}" not found'
+                raise forbidden(attributes.resource.kind, attributes.name, why)
+            # The controller makes `default` a moment after its namespace; a pod need not wait for it.
+            account = {}
+        if not spec.get("imagePullSecrets") and account.get("imagePullSecrets"):
+            spec["imagePullSecrets"] = [dict(secret) for secret in account["imagePullSecrets"]]
+        mount = spec.get("automountServiceAccountToken")
+        if mount is None:
+            mount = account.get("automountServiceAccountToken", True)
+        if mount:
+            mount_token(spec)
+
+    def _account(self, namespace: str, name: str) -> Json | None:
+        key = f"{namespace}/{name}"
+        row = self.registry["serviceaccounts"].collection.newest(key)
+        if row is None:
+            return None
+        return remembered(self._accounts, key, row)
+
+    def priority(self, attributes: Attributes) -> None:
+        """Turns a priority class into a number."""
+        pod = attributes.object
+        assert pod is not None
+        spec = pod.get("spec")
+        if not isinstance(spec, dict):
+            return
+        resource = self.registry.get("scheduling.k8s.io", "v1", "priorityclasses")
+        name = spec.get("priorityClassName") or ""
+        found: Json | None = None
+        if resource is not None:
+            if name:
+                row = resource.collection.newest(name)
+                if row is None:
+                    raise forbidden(attributes.resource.kind, attributes.name, f"no PriorityClass with name {name} was found")
+                found = remembered(self._classes, name, row)
+            else:
+                found = self._default_class(resource)
+                if found is not None:
+                    spec["priorityClassName"] = found["metadata"]["name"]
+        value = found.get("value", 0) if found else 0
+        given = spec.get("priority")
+        if given is not None and given != value:
+            raise forbidden(
+                attributes.resource.kind, attributes.name,
+                f"the integer value of priority ({given}) must not be provided in pod spec; "
+                f"priority admission controller computed {value} from the given PriorityClass name",
+            )  # fmt: skip
+        spec["priority"] = value
+        policy = (found or {}).get("preemptionPolicy") or "PreemptLowerPriority"
+        spec.setdefault("preemptionPolicy", policy)
+
+    def _default_class(self, resource: Resource) -> Json | None:
+        best: Json | None = None
+        for row in resource.collection.accepted():
+            tree = remembered(self._classes, row.key, row)
+            if tree.get("globalDefault") and (best is None or tree.get("value", 0) < best.get("value", 0)):
+                best = tree
+        return best
+
+
+def remembered(cache: dict[str, tuple[Row, Json]], key: str, row: Row) -> Json:
+    """The tree of a row that is asked for again and again; not to be changed."""
+    known = cache.get(key)
+    if known is not None and known[0] is row:
+        return known[1]
+    if len(cache) > 5000:
+        cache.clear()
+    tree = row.tree()
+    cache[key] = (row, tree)
+    return tree
+
+
+def mount_token(spec: Json) -> None:
+    """Adds the projected token volume, and mounts it where nothing else is mounted in its place."""
+    containers = [c for name in ("initContainers", "containers") for c in spec.get(name) or () if isinstance(c, dict)]
+    wanting = [c for c in containers if not any(m.get("mountPath") == TOKEN_PATH for m in c.get("volumeMounts") or ())]
+    if not wanting:
+        return
+    volumes = spec.setdefault("volumes", [])
+    name = next((v["name"] for v in volumes if str(v.get("name", "")).startswith("kube-api-access-")), "")
+    if not name:
+        name = "kube-api-access-" + "".join(random.choices(SUFFIX, k=5))
+        volumes.append(
+            {
+                "name": name,
+                "projected": {
+                    "sources": [
+                        {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+                        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+                        {
+                            "downwardAPI": {
+                                "items": [{"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}]
+                            }
+                        },
+                    ],
+                    "defaultMode": 420,
+                },
+            }
+        )
+    for container in wanting:
+        container.setdefault("volumeMounts", []).append({"name": name, "readOnly": True, "mountPath": TOKEN_PATH})
+
+
+def default_tolerations(attributes: Attributes) -> None:
+    """A pod stands a lost node for five minutes, unless it says otherwise."""
+    pod = attributes.object
+    assert pod is not None
+    spec = pod.get("spec")
+    if not isinstance(spec, dict):
+        return
+    tolerations = spec.get("tolerations") or []
+    missing = [
+        key
+        for key in TOLERATED
+        if not any(t.get("key") in (key, None, "") and t.get("effect") in ("NoExecute", None, "") for t in tolerations)
+    ]
+    if missing:
+        added = [{"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300} for key in missing]
+        spec["tolerations"] = [*tolerations, *added]

@@ -1,0 +1,92 @@
+"""Who a request comes from: a client certificate, a token, or a process of the same user behind the Unix socket."""
+
+from __future__ import annotations
+
+import csv
+import os
+import time
+from pathlib import Path
+
+from hekla.kube.http.server import Peer, Request
+from hekla.local.apiserver.identity import ADMIN, AUTHENTICATED, NOBODY, User
+from hekla.local.apiserver.status import Refusal
+from hekla.local.apiserver.tokens import Tokens
+
+REMEMBER_SECONDS = 10.0
+"""How long a verified token is believed without looking again."""
+
+
+class Authenticator:
+    def __init__(self, tokens: Tokens, token_file: Path | None = None) -> None:
+        self.tokens = tokens
+        self.static = read_tokens(token_file) if token_file is not None else {}
+        self._known: dict[str, tuple[User, float]] = {}
+        self._peers: dict[Peer, User] = {}
+
+    def user(self, request: Request) -> User:
+        """The user, perhaps nobody; raises 401 for a credential that is wrong."""
+        credential = request.headers.get("authorization")
+        if credential:
+            return self._bearer(credential)
+        peer = request.peer
+        user = self._peers.get(peer)
+        if user is None:
+            user = self._of_peer(peer)
+            if len(self._peers) > 1000:
+                self._peers.clear()
+            self._peers[peer] = user
+        return user
+
+    def _of_peer(self, peer: Peer) -> User:
+        if peer.common_name:
+            return User(peer.common_name, (*peer.organizations, AUTHENTICATED))
+        if peer.user_id is not None and peer.user_id in (os.getuid(), 0):
+            return ADMIN
+        return NOBODY
+
+    def _bearer(self, credential: str) -> User:
+        scheme, _, token = credential.partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token:
+            raise unauthorized()
+        user = self.verify(token)
+        if user is None:
+            raise unauthorized()
+        return user
+
+    def verify(self, token: str) -> User | None:
+        """The user of a bearer token."""
+        static = self.static.get(token)
+        if static is not None:
+            return static
+        now = time.time()
+        known = self._known.get(token)
+        if known is not None and known[1] > now:
+            return known[0]
+        verified = self.tokens.verify(token)
+        if verified is None:
+            self._known.pop(token, None)
+            return None
+        user, expires = verified
+        if len(self._known) > 5000:
+            self._known.clear()
+        self._known[token] = (user, min(expires, now + REMEMBER_SECONDS))
+        return user
+
+
+def unauthorized() -> Refusal:
+    return Refusal(401, "Unauthorized")
+
+
+def read_tokens(path: Path) -> dict[str, User]:
+    """A file of static tokens, one a line: token,user,uid,"group1,group2"."""
+    found: dict[str, User] = {}
+    with path.open(newline="") as file:
+        for number, line in enumerate(csv.reader(file), 1):
+            if not line or line[0].startswith("#"):
+                continue
+            if len(line) < 3 or not line[0] or not line[1]:
+                raise ValueError(f'{path}:{number}: a line is token,user,uid[,"group1,group2"]')
+            groups = tuple(group.strip() for group in line[3].split(",")) if len(line) > 3 and line[3] else ()
+            found[line[0].strip()] = User(line[1].strip(), (*groups, AUTHENTICATED), line[2].strip())
+    return found

@@ -1,0 +1,124 @@
+"""One request on its way through the server: who asks, for what, with which options, and what is said beside the answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from hekla.kube.http.server import Request, Response
+from hekla.local.apiserver.identity import User
+from hekla.local.apiserver.kind import Decoded, FieldError, Json
+from hekla.local.apiserver.objects.errors import BadBody
+from hekla.local.apiserver.registry import Resource
+from hekla.local.apiserver.route import Route
+from hekla.local.apiserver.status import Refusal, bad_request, invalid_option
+
+Reader = Callable[[bytes, str, str], Decoded]
+VALIDATIONS = ("Ignore", "Strict", "Warn")
+OPTIONS_KIND = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
+
+
+class Call:
+    """A request that was authenticated, authorized and routed."""
+
+    __slots__ = ("dry_run", "field_manager", "field_validation", "request", "route", "user", "verb", "warnings")
+
+    def __init__(self, request: Request, route: Route, user: User, verb: str) -> None:
+        self.request = request
+        self.route = route
+        self.user = user
+        self.verb = verb
+        self.warnings: list[str] = []
+        self.dry_run = False
+        self.field_validation = "Warn"
+        self.field_manager = ""
+        if request.query:
+            self._read_options()
+
+    def _read_options(self) -> None:
+        request = self.request
+        errors: list[FieldError] = []
+        dry_run = request.options.get("dryRun", [])
+        if dry_run:
+            if dry_run != ["All"] and any(value for value in dry_run):
+                shown = json.dumps(dry_run)
+                errors.append(FieldError("dryRun", "FieldValueNotSupported", f'Unsupported value: {shown}: supported values: "All"'))
+            else:
+                self.dry_run = dry_run == ["All"]
+        validation = request.option("fieldValidation")
+        if validation:
+            if validation not in VALIDATIONS:
+                errors.append(
+                    FieldError(
+                        "fieldValidation", "FieldValueNotSupported",
+                        f'Unsupported value: "{validation}": supported values: "", "Ignore", "Strict", "Warn"',
+                    )
+                )  # fmt: skip
+            self.field_validation = validation
+        self.field_manager = request.option("fieldManager")
+        if len(self.field_manager) > 128:
+            errors.append(FieldError("fieldManager", "FieldValueTooLong", "Too long: may not be more than 128 bytes"))
+        if errors:
+            raise invalid_option(OPTIONS_KIND.get(request.method, "Options"), errors)
+
+    @property
+    def resource(self) -> Resource:
+        return self.route.resource
+
+    @property
+    def media_type(self) -> str:
+        """Of the body, without parameters; absent means JSON."""
+        content_type = self.request.headers.get("content-type", "")
+        return content_type.partition(";")[0].strip().lower() or "application/json"
+
+    def warn(self, text: str) -> None:
+        if text not in self.warnings:
+            self.warnings.append(text)
+
+    def options_tree(self) -> Json:
+        """The options as a webhook is told them."""
+        tree: Json = {"kind": OPTIONS_KIND.get(self.request.method, "CreateOptions"), "apiVersion": "meta.k8s.io/v1"}
+        if self.dry_run:
+            tree["dryRun"] = ["All"]
+        if self.field_manager:
+            tree["fieldManager"] = self.field_manager
+        return tree
+
+    def respond(self, status: int, body: bytes) -> Response:
+        if not self.warnings:
+            return Response(status, body)
+        return Response(status, body, headers={"Warning": "\n".join(warning_header(text) for text in self.warnings)})
+
+
+def warning_header(text: str) -> str:
+    """One Warning header; what cannot stand in a header is left out."""
+    clean = "".join(sign if sign.isprintable() else " " for sign in text).replace("\\", "\\\\").replace('"', '\\"')
+    return f'299 - "{clean}"'
+
+
+def read_body(call: Call, reader: Reader | None = None) -> Json:
+    """The request's body as a tree of the kind, or of what a subresource reads, without kind and apiVersion."""
+    read = reader or call.route.kind.decode
+    if read is None:
+        raise Refusal(415, f"{call.route.kind.kind} cannot be written", details={})
+    try:
+        decoded = read(call.request.body, call.media_type, call.field_validation)
+    except BadBody as error:
+        raise Refusal(error.code, str(error), reason=error.reason, details={} if error.code == 415 else None) from error
+    for text in decoded.warnings:
+        call.warn(text)
+    return untyped(decoded.tree)
+
+
+def untyped(tree: Json) -> Json:
+    tree.pop("kind", None)
+    tree.pop("apiVersion", None)
+    metadata = tree.get("metadata")
+    if metadata is None:
+        tree["metadata"] = {}
+    elif not isinstance(metadata, dict):
+        raise bad_request("metadata must be an object")
+    return tree
+
+

@@ -1,0 +1,158 @@
+"""`hekla apiserver`: the API server in the foreground."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import gc
+import logging
+import os
+import ssl
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from hekla.kube import daemon as plumbing
+from hekla.kube.flags import TEXT, WHOLE, Flag
+from hekla.local import certificates
+from hekla.local.apiserver.admission import Admission
+from hekla.local.apiserver.authentication import Authenticator
+from hekla.local.apiserver.journal import Journal, StorageError
+from hekla.local.apiserver.kubelet import Kubelets
+from hekla.local.apiserver.objects import builtin
+from hekla.local.apiserver.registry import Registry
+from hekla.local.apiserver.server import ApiServer, Door
+from hekla.local.apiserver.store import Store
+from hekla.local.apiserver.tokens import Tokens
+from hekla.local.cluster import write_atomically
+
+log = logging.getLogger("hekla.apiserver")
+
+FLAGS = (
+    Flag("data-dir", TEXT, "", "directory of the database; certificates, keys and kubeconfigs are made there when none are given"),
+    Flag("bind-address", TEXT, "127.0.0.1", "address of the HTTPS door"),
+    Flag("secure-port", WHOLE, 6443, "port of the HTTPS door; 0: any free one"),
+    Flag("unix-socket", TEXT, "", "path of the Unix socket for programs of the same user"),
+    Flag("tls-cert-file", TEXT, "", "certificate of the HTTPS door"),
+    Flag("tls-private-key-file", TEXT, "", "key of that certificate"),
+    Flag("client-ca-file", TEXT, "", "authority of client certificates and of node agents"),
+    Flag("token-auth-file", TEXT, "", "static tokens, one a line: token,user,uid,\"group1,group2\""),
+    Flag("service-account-key-file", TEXT, "", "key that signs service account tokens"),
+    Flag("kubelet-client-certificate", TEXT, "", "certificate that this server shows to node agents"),
+    Flag("kubelet-client-key", TEXT, "", "key of that certificate"),
+)
+
+
+def main(argv: list[str]) -> int:
+    return plumbing.main("apiserver", FLAGS, argv, run, connect=False)
+
+
+class Files:
+    """The certificate files in force: those of the flags, or a set of our own below the data directory."""
+
+    def __init__(self, options: plumbing.Options) -> None:
+        self.pki = Path(options.data_dir) / "pki"
+        given = (options.tls_cert_file, options.tls_private_key_file, options.client_ca_file, options.service_account_key_file)
+        self.own = not all(given)
+        self.serving = Path(options.tls_cert_file or self.pki / "apiserver.crt")
+        self.serving_key = Path(options.tls_private_key_file or self.pki / "apiserver.key")
+        self.authority = Path(options.client_ca_file or self.pki / "ca.crt")
+        self.token_key = Path(options.service_account_key_file or self.pki / "sa.key")
+        self.kubelet = Path(options.kubelet_client_certificate or self.pki / "kubelet-client.crt")
+        self.kubelet_key = Path(options.kubelet_client_key or self.pki / "kubelet-client.key")
+
+    def server_context(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(self.serving, self.serving_key)
+        context.load_verify_locations(self.authority)
+        context.verify_mode = ssl.CERT_OPTIONAL
+        context.set_alpn_protocols(["http/1.1"])
+        return context
+
+
+async def run(daemon: plumbing.Daemon) -> None:
+    options = daemon.options
+    if not options.data_dir:
+        raise plumbing.DaemonError("--data-dir is wanted: the directory in which the cluster's state lies")
+    directory = Path(options.data_dir).absolute()
+    try:
+        journal = Journal(directory)
+    except StorageError as error:
+        raise plumbing.DaemonError(str(error)) from None
+    try:
+        files = Files(options)
+        if files.own:
+            certificates.ensure(files.pki)
+        await serve(daemon, journal, files)
+    except StorageError as error:
+        raise plumbing.DaemonError(str(error)) from None
+    except OSError as error:
+        named = f"{error.filename}: " if error.filename else ""
+        raise plumbing.DaemonError(f"{named}{error.strerror or error}") from None
+
+
+async def serve(daemon: plumbing.Daemon, journal: Journal, files: Files) -> None:
+    options = daemon.options
+    store = Store(journal)
+    store.start()
+    registry = Registry(store, builtin.kinds())
+    tokens = Tokens(files.token_key, registry)
+    token_file = Path(options.token_auth_file) if options.token_auth_file else None
+    server = ApiServer(store, registry, Admission(registry), tokens, Authenticator(tokens, token_file))
+    if files.kubelet.exists() and files.kubelet_key.exists():
+        server.kubelets = Kubelets(registry, files.kubelet, files.kubelet_key, files.authority)
+    for name in store.unclaimed():
+        log.warning("%s are stored, but nothing serves them", name)
+    doors: list[Door] = []
+    # A waiting commit thread gets the interpreter after half a millisecond, not after the standard five.
+    sys.setswitchinterval(0.0005)
+    try:
+        await server.start()
+        port = await open_doors(server, options, files, doors)
+        if files.own:
+            write_kubeconfigs(Path(options.data_dir).absolute(), files.pki, port, options.unix_socket)
+        server.ready = True
+        gc.collect()
+        gc.freeze()
+        log.info("serving on https://%s:%d%s", options.bind_address, port, f" and {options.unix_socket}" if options.unix_socket else "")
+        await asyncio.Event().wait()
+    finally:
+        server.stop()
+        await asyncio.gather(*(door.close() for door in doors))
+        await store.close()
+
+
+async def open_doors(server: ApiServer, options: plumbing.Options, files: Files, doors: list[Door]) -> int:
+    """Listens; gives the HTTPS port."""
+    address = f"{options.bind_address}:{options.secure_port}"
+
+    async def opened(where: str, listen: Callable[[Door], object]) -> Door:
+        door = Door(server.handle)
+        try:
+            await listen(door)  # type: ignore[misc]
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise plumbing.DaemonError(f"{where} is in use by another program; stop it or choose another") from None
+            raise plumbing.DaemonError(f"{where}: {os.strerror(error.errno) if error.errno else error}") from None
+        doors.append(door)
+        return door
+
+    try:
+        context = files.server_context()
+    except (ssl.SSLError, OSError) as error:
+        raise plumbing.DaemonError(f"--tls-cert-file and its companions: {error}") from None
+    secure = await opened(
+        f"--bind-address, --secure-port: {address}", lambda door: door.listen_tcp(options.bind_address, options.secure_port, context)
+    )
+    if options.unix_socket:
+        await opened(f"--unix-socket {options.unix_socket}", lambda door: door.listen_unix(Path(options.unix_socket)))
+    return secure.port
+
+
+def write_kubeconfigs(directory: Path, pki: Path, port: int, socket: str) -> None:
+    """For a server that was started alone: the two doors, as files beside the database."""
+    server = f"https://127.0.0.1:{port}"
+    write_atomically(directory / "kubeconfig", certificates.kubeconfig(directory.name, server, pki))
+    if socket:
+        write_atomically(directory / "internal.kubeconfig", certificates.unix_kubeconfig(directory.name, Path(socket).absolute()))

@@ -1,0 +1,119 @@
+"""PATCH: which of the patch languages a body is in, and what it is applied to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from hekla.kube.http.server import Response
+from hekla.local.apiserver.call import Call
+from hekla.local.apiserver.kind import Json, Kind
+from hekla.local.apiserver.objects import patch as patches
+from hekla.local.apiserver.objects.errors import BadBody
+from hekla.local.apiserver.status import Refusal, bad_request, not_found
+from hekla.local.apiserver.subresources import Subresources
+from hekla.local.apiserver.writing import Writer
+
+JSON_PATCH, MERGE, STRATEGIC, APPLY = (
+    "application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+)  # fmt: skip
+
+
+def unsupported(kind: Kind) -> Refusal:
+    types = [JSON_PATCH, MERGE] if kind.merge_keys is None else [JSON_PATCH, MERGE, STRATEGIC]
+    return Refusal(
+        415, f"the body of the request was in an unknown format - accepted media types include: {', '.join(types)}", details={}
+    )
+
+
+async def patch(writer: Writer, subresources: Subresources, call: Call) -> Response:
+    kind = call.route.kind
+    media = call.media_type
+    if media not in (JSON_PATCH, MERGE, STRATEGIC) or (media == STRATEGIC and kind.merge_keys is None):
+        raise unsupported(kind)
+    if call.request.option("force"):
+        raise Refusal(422, 'PatchOptions.meta.k8s.io "" is invalid: force: Forbidden: may not be specified for non-apply patch', details={})
+    document = read_patch(call.request.body, media)
+    if call.route.subresource == "scale":
+        return await patch_scale(subresources, call, document, media)
+
+    def change(old: Json) -> Json:
+        new = apply(kind, old, document, media)
+        return checked(call, kind, new)
+
+    names_version = isinstance(document, dict) and bool((document.get("metadata") or {}).get("resourceVersion"))
+    return await writer.modify(call, change, retry=not names_version)
+
+
+def read_patch(body: bytes, media: str) -> Any:
+    try:
+        document = msgspec.json.decode(body)
+    except msgspec.DecodeError as error:
+        raise bad_request(f"error decoding patch: {error}") from error
+    except RecursionError as error:
+        raise bad_request("error decoding patch: nested too deeply") from error
+    if media == JSON_PATCH:
+        if not isinstance(document, list):
+            raise bad_request("error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch")
+        if len(document) > 10000:
+            raise Refusal(413, f"The allowed maximum operations in a JSON patch is 10000, got {len(document)}", details={})
+    elif not isinstance(document, dict):
+        raise bad_request("error decoding patch: a patch of this type is a JSON object")
+    elif not isinstance(document.get("metadata") or {}, dict):
+        raise bad_request("error decoding patch: metadata is a JSON object")
+    return document
+
+
+def apply(kind: Kind, old: Json, document: Any, media: str) -> Json:
+    """The patched tree; raises what the patch language says of a patch that does not fit."""
+    typed = {"kind": kind.kind, "apiVersion": kind.api_version, **old}
+    try:
+        if media == JSON_PATCH:
+            new = patches.apply_json(typed, document)
+        elif media == MERGE:
+            new = patches.apply_merge(typed, document)
+        else:
+            new = patches.apply_strategic(typed, document, kind.merge_keys)
+    except BadBody as error:
+        raise Refusal(error.code, str(error), reason=error.reason, details={}) from error
+    if not isinstance(new, dict):
+        raise Refusal(422, "the server rejected our request due to an error in our request", details={})
+    return new
+
+
+def checked(call: Call, kind: Kind, new: Json) -> Json:
+    """Reads the patched tree as a body would be read: types are checked, unknown fields dropped or refused."""
+    if new.get("kind") != kind.kind or new.get("apiVersion") != kind.api_version:
+        raise bad_request(f"the patch makes another kind of {kind.kind}: {new.get('apiVersion')}, Kind={new.get('kind')}")
+    if kind.decode is not None:
+        try:
+            decoded = kind.decode(msgspec.json.encode(new), "application/json", call.field_validation)
+        except BadBody as error:
+            raise Refusal(error.code, str(error), reason=error.reason) from error
+        for text in decoded.warnings:
+            call.warn(text)
+        new = decoded.tree
+    new.pop("kind", None)
+    new.pop("apiVersion", None)
+    return new
+
+
+async def patch_scale(subresources: Subresources, call: Call, document: Any, media: str) -> Response:
+    row = call.resource.collection.newest(call.route.key)
+    if row is None:
+        raise not_found(call.route.kind, call.route.name)
+    scale = subresources.scale_of(call, row)
+    try:
+        if media == JSON_PATCH:
+            scale = patches.apply_json(scale, document)
+        else:
+            scale = patches.apply_merge(scale, document)
+    except BadBody as error:
+        raise Refusal(error.code, str(error), reason=error.reason, details={}) from error
+    if not isinstance(document, dict) or not (document.get("metadata") or {}).get("resourceVersion"):
+        scale.get("metadata", {}).pop("resourceVersion", None)
+    return await subresources.put_scale(call, scale)
+
+

@@ -1,0 +1,88 @@
+"""Reviews: objects that are answered and never stored (who am I, may he, is this token good)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from hekla.kube.http.server import Response
+from hekla.local.apiserver.authentication import Authenticator
+from hekla.local.apiserver.authorization import Access, Authorizer
+from hekla.local.apiserver.call import Call, read_body
+from hekla.local.apiserver.identity import User
+from hekla.local.apiserver.kind import Json
+from hekla.local.apiserver.registry import Registry
+from hekla.local.apiserver.status import bad_request
+from hekla.local.apiserver.store import encode
+
+AUTHENTICATION, AUTHORIZATION = "authentication.k8s.io", "authorization.k8s.io"
+Handler = Callable[[Call], Awaitable[Response]]
+
+
+class Reviews:
+    def __init__(self, registry: Registry, authenticator: Authenticator, authorizer: Authorizer) -> None:
+        self.registry = registry
+        self.authenticator = authenticator
+        self.authorizer = authorizer
+        self.handlers: dict[tuple[str, str], Handler] = {
+            (AUTHENTICATION, "selfsubjectreviews"): self.self_subject,
+            (AUTHENTICATION, "tokenreviews"): self.token,
+            (AUTHORIZATION, "subjectaccessreviews"): self.subject_access,
+            (AUTHORIZATION, "localsubjectaccessreviews"): self.subject_access,
+            (AUTHORIZATION, "selfsubjectaccessreviews"): self.self_subject_access,
+            (AUTHORIZATION, "selfsubjectrulesreviews"): self.self_subject_rules,
+        }
+
+    def _answer(self, call: Call, tree: Json, status: Json) -> Response:
+        tree["status"] = status
+        tree.setdefault("metadata", {})["creationTimestamp"] = None
+        return call.respond(201, encode(call.resource.typed(tree)))
+
+    async def self_subject(self, call: Call) -> Response:
+        tree = read_body(call)
+        return self._answer(call, tree, {"userInfo": call.user.tree()})
+
+    async def token(self, call: Call) -> Response:
+        tree = read_body(call)
+        token = (tree.get("spec") or {}).get("token") or ""
+        if not token:
+            raise bad_request("spec.token: Required value")
+        user = self.authenticator.verify(token)
+        if user is None:
+            return self._answer(call, tree, {"authenticated": False, "user": {}, "error": "invalid bearer token"})
+        return self._answer(call, tree, {"authenticated": True, "user": user.tree(), "audiences": tree["spec"].get("audiences") or []})
+
+    async def subject_access(self, call: Call) -> Response:
+        tree = read_body(call)
+        spec = tree.get("spec") or {}
+        extra = {key: tuple(values) for key, values in (spec.get("extra") or {}).items()}
+        user = User(spec.get("user") or "", tuple(spec.get("groups") or ()), spec.get("uid") or "", extra)
+        return self._answer(call, tree, self._verdict(user, spec, call.route.namespace))
+
+    async def self_subject_access(self, call: Call) -> Response:
+        tree = read_body(call)
+        return self._answer(call, tree, self._verdict(call.user, tree.get("spec") or {}, ""))
+
+    def _verdict(self, user: User, spec: Json, namespace: str) -> Json:
+        wanted = spec.get("resourceAttributes")
+        paths = spec.get("nonResourceAttributes")
+        if wanted is not None:
+            access = Access(
+                wanted.get("verb") or "", wanted.get("group") or "", wanted.get("resource") or "", wanted.get("subresource") or "",
+                wanted.get("namespace") or namespace, wanted.get("name") or "",
+            )  # fmt: skip
+        elif paths is not None:
+            access = Access(paths.get("verb") or "", path=paths.get("path") or "")
+        else:
+            raise bad_request("spec.resourceAttributes: Required value: one of resourceAttributes and nonResourceAttributes")
+        allowed, reason = self.authorizer.allows(user, access)
+        return {"allowed": allowed, "reason": reason} if reason else {"allowed": allowed}
+
+    async def self_subject_rules(self, call: Call) -> Response:
+        tree = read_body(call)
+        namespace = (tree.get("spec") or {}).get("namespace") or ""
+        if not namespace:
+            raise bad_request("no namespace on request")
+        rules = self.authorizer.rules_of(call.user, namespace)
+        resources = [rule for rule in rules if rule.get("resources")]
+        paths = [{"verbs": rule.get("verbs"), "nonResourceURLs": rule["nonResourceURLs"]} for rule in rules if rule.get("nonResourceURLs")]
+        return self._answer(call, tree, {"resourceRules": resources, "nonResourceRules": paths, "incomplete": False})

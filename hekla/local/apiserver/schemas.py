@@ -1,0 +1,69 @@
+"""OpenAPI, as far as clients need it: an index and one document for each group and version (local-cluster 1.9)."""
+
+from __future__ import annotations
+
+import hashlib
+from email.utils import formatdate
+from time import time
+
+from hekla.kube.http.server import Request, Response
+from hekla.local.apiserver.kind import Json
+from hekla.local.apiserver.registry import Registry
+from hekla.local.apiserver.status import no_such_resource
+from hekla.local.apiserver.store import encode
+
+YEAR = 365 * 24 * 3600
+
+
+class Schemas:
+    """Documents are made when they are first asked for, and again after the registry changed."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self._generation = -1
+        self._documents: dict[str, tuple[bytes, str]] = {}
+
+    def answer(self, request: Request, path: str) -> Response:
+        if self._generation != self.registry.generation:
+            self._generation = self.registry.generation
+            self._documents.clear()
+        if path == "/openapi/v2":
+            # Old clients want a 200 here and read nothing of it.
+            return Response(200, b"", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
+        if path == "/openapi/v3":
+            return Response(200, encode({"paths": {key: {"serverRelativeURL": self._url(key)} for key in self._keys()}}))
+        key = path.removeprefix("/openapi/v3/")
+        if key not in self._keys():
+            raise no_such_resource()
+        body, tag = self._document(key)
+        asked = request.option("hash")
+        if asked and asked != tag:
+            return Response(301, b"", headers={"Location": self._url(key)})
+        headers = {"ETag": f'"{tag}"', "Vary": "Accept"}
+        if asked:
+            headers["Cache-Control"] = "public, immutable"
+            headers["Expires"] = formatdate(time() + YEAR, usegmt=True)
+        if request.headers.get("if-none-match", "").strip('"') == tag:
+            return Response(304, headers=headers)
+        return Response(200, body, headers=headers)
+
+    def _keys(self) -> dict[str, tuple[str, str]]:
+        return {
+            f"apis/{group}/{version}" if group else f"api/{version}": (group, version)
+            for group, versions in self.registry.versions().items()
+            for version in versions
+        }
+
+    def _url(self, key: str) -> str:
+        return f"/openapi/v3/{key}?hash={self._document(key)[1]}"
+
+    def _document(self, key: str) -> tuple[bytes, str]:
+        known = self._documents.get(key)
+        if known is None:
+            group, version = self._keys()[key]
+            from hekla.local.apiserver.objects import openapi
+
+            tree: Json = openapi.document([resource.kind for resource in self.registry.of(group, version)])
+            body = encode(tree)
+            known = self._documents[key] = (body, hashlib.sha256(body).hexdigest().upper())
+        return known

@@ -1,0 +1,332 @@
+"""The request path: who asks, may they, what is it about, and which room answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import types
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import Any
+
+from hekla.kube.http.server import Request, Response, Server, Stream, Upgrade
+from hekla.local.apiserver import bodies
+from hekla.local.apiserver.admission import Admission
+from hekla.local.apiserver.authentication import Authenticator
+from hekla.local.apiserver.authorization import Access, Authorizer
+from hekla.local.apiserver.bootstrap import Bootstrap
+from hekla.local.apiserver.call import Call, read_body
+from hekla.local.apiserver.deletion import Deleter
+from hekla.local.apiserver.discovery import Discovery
+from hekla.local.apiserver.eviction import Evictions
+from hekla.local.apiserver.health import Health
+from hekla.local.apiserver.identity import NOBODY, User
+from hekla.local.apiserver.kubelet import Kubelets
+from hekla.local.apiserver.metrics import Metrics
+from hekla.local.apiserver.patching import patch
+from hekla.local.apiserver.reading import get, list_objects
+from hekla.local.apiserver.registry import Registry
+from hekla.local.apiserver.reviews import Reviews
+from hekla.local.apiserver.route import Route, Unserved, route
+from hekla.local.apiserver.schemas import Schemas
+from hekla.local.apiserver.status import Refusal, internal, method_not_allowed, no_such_resource
+from hekla.local.apiserver.store import Store
+from hekla.local.apiserver.subresources import Subresources
+from hekla.local.apiserver.tokens import Tokens
+from hekla.local.apiserver.watch import Watcher, watch
+from hekla.local.apiserver.writing import Writer
+
+log = logging.getLogger("hekla.apiserver")
+
+Answer = Response | Stream | Upgrade
+VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+
+
+class ApiServer:
+    """All rooms of the server, and the way from a request to one of them."""
+
+    def __init__(self, store: Store, registry: Registry, admission: Admission, tokens: Tokens, authenticator: Authenticator) -> None:
+        self.store = store
+        self.registry = registry
+        self.admission = admission
+        self.authenticator = authenticator
+        self.authorizer = Authorizer(registry)
+        self.writer = Writer(store, registry, admission)
+        self.deleter = Deleter(self.writer)
+        self.subresources = Subresources(self.writer)
+        self.evictions = Evictions(self.writer, self.deleter)
+        self.discovery = Discovery(registry)
+        self.schemas = Schemas(registry)
+        self.reviews = Reviews(registry, authenticator, self.authorizer)
+        self.tokens = tokens
+        self.health = Health(store)
+        self.metrics = Metrics(store, registry)
+        self.kubelets: Kubelets | None = None
+        self.bootstrap = Bootstrap(self.writer)
+        self.ready = False
+        self._special: dict[tuple[str, str, str], Callable[[Call], Awaitable[Answer]]] = {
+            ("pods", "binding", "POST"): lambda call: self.subresources.bind(call, call.route.name),
+            ("pods", "eviction", "POST"): self.evictions.evict,
+            ("pods", "log", "GET"): self._log,
+            ("serviceaccounts", "token", "POST"): self.tokens.request,
+            ("namespaces", "finalize", "PUT"): self.subresources.finalize,
+        }
+        prefix = uuid.uuid4().hex
+        self._audit = f"{prefix[:8]}-{prefix[8:12]}-4{prefix[13:16]}-a{prefix[17:20]}-"
+        self._audits = 0
+
+    async def start(self) -> None:
+        """Serves what the stored definitions define, and makes what a cluster begins with."""
+        await self.bootstrap.run()
+
+    def stop(self) -> None:
+        """Ends all watches, so that clients come again to the next server at once."""
+        for collection in self.store.collections.values():
+            for listener in list(collection.listeners):
+                watcher = getattr(listener, "__self__", None)
+                if isinstance(watcher, Watcher):
+                    watcher.end()
+
+    # --- the door -------------------------------------------------------------------------------------------------------
+
+    def handle(self, request: Request) -> Answer | Awaitable[Answer]:
+        """Answers a request; what needs no waiting is answered at once."""
+        try:
+            return eager(self._answer(request), self.store.loop)
+        except Exception as error:
+            return self._failure(request, error)
+
+    async def _answer(self, request: Request) -> Answer:
+        started = time.perf_counter()
+        answer: Answer
+        verb, plural = request.method, ""
+        try:
+            user = self.authenticator.user(request)
+            found = route(self.registry, request.path)
+            if isinstance(found, Route):
+                plural = found.kind.plural
+                verb = verb_of(request, found)
+                answer = await self._resource(request, found, user, verb)
+            else:
+                answer = await self._other(request, found, user)
+        except Exception as error:
+            answer = self._failure(request, error)
+        self._audits += 1
+        extra = {"Audit-Id": f"{self._audit}{self._audits:012x}", "Cache-Control": "no-cache, private"}
+        if isinstance(answer, Response):
+            answer.headers = {**extra, **answer.headers} if answer.headers else extra
+            self.metrics.request(verb, plural, answer.status, time.perf_counter() - started)
+            if request.query and "pretty=" in request.query and request.flag("pretty") and answer.content_type == "application/json":
+                answer.body = pretty(answer.body)
+        return answer
+
+    def _failure(self, request: Request, error: Exception) -> Response:
+        if isinstance(error, Refusal):
+            return error.response()
+        if isinstance(error, RecursionError):
+            return Refusal(400, "the body is nested too deeply").response()
+        log.error("%s %s failed", request.method, request.path, exc_info=error)
+        return internal(f"{type(error).__name__}: {error}").response()
+
+    # --- resources ------------------------------------------------------------------------------------------------------
+
+    async def _resource(self, request: Request, found: Route, user: User, verb: str) -> Answer:
+        kind = found.kind
+        if user.name != "" and not user.master:
+            user = self._impersonated(request, user)
+            self.authorizer.check(user, access_of(found, verb))
+        elif "impersonate-user" in request.headers:
+            user = self._impersonated(request, user)
+            self.authorizer.check(user, access_of(found, verb))
+        if verb == "":
+            raise method_not_allowed()
+        if found.subresource:
+            return await self._subresource(request, found, user, verb)
+        if verb not in kind.verbs:
+            raise method_not_allowed()
+        match verb:
+            case "get":
+                return await get(self.store, request, found)
+            case "list":
+                return await list_objects(self.store, request, found)
+            case "watch":
+                return watch(self.store, request, found)
+        call = Call(request, found, user, verb)
+        match verb:
+            case "create":
+                if found.name:
+                    raise method_not_allowed()
+                review = self.reviews.handlers.get((kind.group, kind.plural))
+                if review is not None:
+                    return await review(call)
+                if kind.plural == "bindings" and not kind.group:
+                    return await self.subresources.bind(call, "")
+                return await self.writer.create(call)
+            case "update":
+                return await self.writer.update(call)
+            case "patch":
+                return await patch(self.writer, self.subresources, call)
+            case "delete":
+                return await self.deleter.delete(call)
+            case "deletecollection":
+                return await self.deleter.delete_collection(call)
+        raise method_not_allowed()
+
+    async def _subresource(self, request: Request, found: Route, user: User, verb: str) -> Answer:
+        sub = found.kind.subresources.get(found.subresource)
+        if sub is None:
+            raise no_such_resource()
+        if verb not in sub.verbs:
+            raise method_not_allowed()
+        call = Call(request, found, user, verb)
+        special = self._special.get((found.resource.collection.name, found.subresource, request.method))
+        if special is not None:
+            return await special(call)
+        if found.subresource == "scale":
+            if verb == "get":
+                return await self.subresources.get_scale(call)
+            if verb == "patch":
+                return await patch(self.writer, self.subresources, call)
+            return await self.subresources.put_scale(call, read_body(call, bodies.SCALE))
+        if found.subresource in ("exec", "attach", "portforward", "proxy"):
+            raise Refusal(
+                501, f"{found.subresource} is not served by this server yet", reason="NotImplemented", details={}
+            )
+        match verb:
+            case "get":
+                return await get(self.store, request, found)
+            case "update":
+                return await self.writer.update(call)
+            case "patch":
+                return await patch(self.writer, self.subresources, call)
+        raise method_not_allowed()
+
+    async def _log(self, call: Call) -> Answer:
+        if self.kubelets is None:
+            raise Refusal(501, "this server was started without a certificate for node agents", reason="NotImplemented", details={})
+        return await self.kubelets.log(call)
+
+    def _impersonated(self, request: Request, user: User) -> User:
+        """The user that the Impersonate- headers name, when the caller may impersonate."""
+        name = request.headers.get("impersonate-user")
+        if not name:
+            return user
+        self.authorizer.check(user, Access("impersonate", "", "users", name=name))
+        groups = tuple(g for g in request.headers.get("impersonate-group", "").split(",") if g)
+        for group in groups:
+            self.authorizer.check(user, Access("impersonate", "", "groups", name=group))
+        if name.startswith("system:serviceaccount:") and not groups:
+            groups = ("system:serviceaccounts", f"system:serviceaccounts:{name.split(':')[2]}")
+        if name != "system:anonymous" and "system:authenticated" not in groups:
+            groups = (*groups, "system:authenticated")
+        return User(name, groups, request.headers.get("impersonate-uid", ""))
+
+    # --- everything else ------------------------------------------------------------------------------------------------
+
+    async def _other(self, request: Request, found: Unserved | None, user: User) -> Answer:
+        path = request.path.rstrip("/") or "/"
+        verb = request.method.lower()
+        if user is NOBODY or not user.master or "impersonate-user" in request.headers:
+            user = self._impersonated(request, user)
+            self.authorizer.check(user, Access("get" if verb == "head" else verb, path=path))
+        if isinstance(found, Unserved):
+            raise no_such_resource()
+        if request.method != "GET":
+            raise method_not_allowed()
+        if path == "/":
+            return self.health.index()
+        if path.split("/")[1] in ("healthz", "livez", "readyz"):
+            return self.health.check(request, path, self.ready)
+        if path == "/version":
+            return self.health.version()
+        if path == "/metrics":
+            return self.metrics.page()
+        if path.startswith("/openapi/"):
+            return self.schemas.answer(request, path)
+        if path == "/openid/v1/jwks":
+            return Response(200, pretty_bytes(self.tokens.keys()), "application/jwk-set+json")
+        if path == "/.well-known/openid-configuration":
+            return Response(200, pretty_bytes(self.health.openid()))
+        answer = self.discovery.answer(request)
+        if answer is not None:
+            return answer
+        return Response(404, b"404 page not found\n", "text/plain; charset=utf-8")
+
+
+def verb_of(request: Request, found: Route) -> str:
+    """The Kubernetes verb; empty for a method that means nothing there."""
+    method = request.method
+    if method == "GET":
+        if found.watch or (not found.subresource and request.query and request.flag("watch")):
+            return "watch"
+        if found.subresource in ("exec", "attach", "portforward"):
+            return "get"
+        return "get" if found.name else "list"
+    if method == "DELETE":
+        return "delete" if found.name else "deletecollection"
+    if method in ("PUT", "PATCH") and not found.name:
+        return ""
+    return VERBS.get(method, "")
+
+
+def access_of(found: Route, verb: str) -> Access:
+    kind = found.kind
+    namespace = found.namespace
+    if kind.plural == "namespaces" and not kind.group:
+        namespace = found.name
+    return Access(verb or "post", kind.group, kind.plural, found.subresource, namespace, found.name)
+
+
+def eager(work: Coroutine[Any, Any, Answer], loop: asyncio.AbstractEventLoop) -> Answer | asyncio.Task[Answer]:
+    """Runs a coroutine up to its first wait in the caller's step; only what has to wait becomes a task.
+
+    Most reads and refusals never wait, and a task for each costs more than the read.
+    """
+    try:
+        waiting = work.send(None)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+    return loop.create_task(_go_on(work, waiting))
+
+
+async def _go_on(work: Coroutine[Any, Any, Answer], waiting: Any) -> Answer:
+    return await _driven(work, waiting)
+
+
+@types.coroutine
+def _driven(work: Coroutine[Any, Any, Answer], waiting: Any) -> Generator[Any, Any, Answer]:
+    """Carries a begun coroutine to its end inside a task."""
+    try:
+        while True:
+            try:
+                value = yield waiting
+            except BaseException as error:
+                waiting = work.throw(error)
+            else:
+                waiting = work.send(value)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+
+
+def pretty(body: bytes) -> bytes:
+    import msgspec
+
+    return msgspec.json.format(body, indent=2) + b"\n" if body[:1] in (b"{", b"[") else body
+
+
+def pretty_bytes(tree: Any) -> bytes:
+    import msgspec
+
+    return msgspec.json.encode(tree)
+
+
+class Door(Server):
+    """One of the server's doors: refusals that never become a request are Statuses too."""
+
+    def refusal(self, status: int, text: str) -> Response:
+        return Refusal(status, text, details={}).response()
+
+    def failure(self, request: Request, error: BaseException) -> Response:
+        log.error("%s %s failed", request.method, request.path, exc_info=error)
+        return internal(f"{type(error).__name__}: {error}").response()

@@ -1,0 +1,225 @@
+"""What a pod, a namespace or a scalable object can be asked beside its plain verbs."""
+
+from __future__ import annotations
+
+import msgspec
+
+from hekla.kube.http.server import Response
+from hekla.local.apiserver import bodies
+from hekla.local.apiserver.call import Call, read_body
+from hekla.local.apiserver.forms import PLAIN
+from hekla.local.apiserver.kind import FieldError, Json
+from hekla.local.apiserver.status import SUCCESS, Refusal, bad_request, conflict, invalid, not_found
+from hekla.local.apiserver.store import Row, encode
+from hekla.local.apiserver.writing import RETRIES, Writer, now
+
+
+def set_condition(status: Json, type: str, value: str, reason: str = "", message: str = "") -> None:
+    """Sets a pod condition; its transition time moves only when the value does."""
+    conditions = status.setdefault("conditions", [])
+    found = next((c for c in conditions if c.get("type") == type), None)
+    if found is None:
+        found = {"type": type}
+        conditions.append(found)
+    if found.get("status") != value:
+        found["lastTransitionTime"] = now()
+    found.setdefault("lastProbeTime", None)
+    found["status"] = value
+    for name, text in (("reason", reason), ("message", message)):
+        if text:
+            found[name] = text
+        else:
+            found.pop(name, None)
+
+
+class Subresources:
+    """binding, scale and finalize; status is an ordinary update, eviction and token have files of their own."""
+
+    def __init__(self, writer: Writer) -> None:
+        self.writer = writer
+
+    # --- binding --------------------------------------------------------------------------------------------------------
+
+    async def bind(self, call: Call, name: str) -> Response:
+        """POST pods/<p>/binding, or bindings with the pod's name in the body."""
+        body = call.request.body
+        tree = self._binding_tree(call, body)
+        metadata = tree.get("metadata") or {}
+        name = name or metadata.get("name") or ""
+        target = tree.get("target")
+        node = target.get("name") if isinstance(target, dict) else None
+        if not isinstance(node, str) or not node:
+            raise Refusal(500, "target.name: Required value", reason="InternalError", details={})
+        pods = self.writer.registry["pods"]
+        kind, collection = pods.kind, pods.collection
+        key = f"{call.route.namespace}/{name}"
+        if metadata.get("name") and metadata["name"] != name:
+            raise bad_request(f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})")
+        admission = self.writer.admission
+        from hekla.local.apiserver.admission import Attributes
+
+        attributes = Attributes(call, pods, "CREATE", call.route.namespace, name, tree, None, "binding")
+        if admission.mutating_webhooks(attributes):
+            await admission.webhooks.mutate(attributes)  # type: ignore[union-attr]
+        if admission.validating_webhooks(attributes):
+            await admission.call_validating(attributes)
+        row = collection.newest(key)
+        if row is None:
+            raise not_found(kind, name)
+        uid = metadata.get("uid")
+        if uid and uid != row.uid:
+            raise conflict(kind, name, f"Precondition failed: UID in precondition: {uid}, UID in object meta: {row.uid}", "pods/binding")
+        pod = row.tree()
+        spec = pod["spec"]
+        if spec.get("nodeName"):
+            raise conflict(kind, name, f'pod {name} is already assigned to node "{spec["nodeName"]}"', "pods/binding")
+        if "deletionTimestamp" in pod["metadata"]:
+            raise conflict(kind, name, f"pod {name} is being deleted, cannot be assigned to a host", "pods/binding")
+        if spec.get("schedulingGates"):
+            raise conflict(kind, name, f"pod {name} has non-empty .spec.schedulingGates", "pods/binding")
+        spec["nodeName"] = node
+        for field in ("annotations", "labels"):
+            if metadata.get(field):
+                pod["metadata"][field] = {**(pod["metadata"].get(field) or {}), **metadata[field]}
+        set_condition(pod.setdefault("status", {}), "PodScheduled", "True")
+        if not call.dry_run:
+            await self.writer.stored(collection.update(pod, row))
+        return call.respond(201, SUCCESS)
+
+    def _binding_tree(self, call: Call, body: bytes) -> Json:
+        if call.media_type == "application/json" and not call.request.query:
+            # A scheduler binds thousands of pods a second, always with this small body.
+            try:
+                tree = msgspec.json.decode(body, type=Binding)
+            except msgspec.DecodeError:
+                pass
+            else:
+                return {"metadata": tree.metadata, "target": tree.target}
+        return read_body(call, bodies.BINDING)
+
+    # --- scale ----------------------------------------------------------------------------------------------------------
+
+    def scale_of(self, call: Call, row: Row) -> Json:
+        paths = call.route.kind.scale
+        tree = row.tree()
+        metadata = {key: tree["metadata"][key] for key in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp") if key in tree["metadata"]}
+        replicas = at(tree, paths.spec_replicas)
+        if replicas is None:
+            where = "." + ".".join(paths.spec_replicas)
+            raise Refusal(500, f'Internal error occurred: the spec replicas field "{where}" does not exist', details={})
+        status: Json = {"replicas": at(tree, paths.status_replicas) or 0}
+        if paths.selector is not None:
+            selector = at(tree, paths.selector)
+            text = selector if isinstance(selector, str) else selector_text(selector or {})
+            if text:
+                status["selector"] = text
+        spec = {"replicas": replicas} if replicas else {}
+        return {"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status}
+
+    async def get_scale(self, call: Call) -> Response:
+        row = call.resource.collection.rows.get(call.route.key)
+        if row is None:
+            raise not_found(call.route.kind, call.route.name)
+        return call.respond(200, encode(self.scale_of(call, row)))
+
+    async def put_scale(self, call: Call, scale: Json) -> Response:
+        """Writes spec.replicas of a Scale into the object."""
+        kind, paths = call.route.kind, call.route.kind.scale
+        replicas = (scale.get("spec") or {}).get("replicas", 0)
+        if not isinstance(replicas, int) or isinstance(replicas, bool):
+            raise bad_request("json: cannot unmarshal into Go struct field ScaleSpec.spec.replicas of type int32")
+        if replicas < 0:
+            error = FieldError("spec.replicas", "FieldValueInvalid", f"Invalid value: {replicas}: must be greater than or equal to 0")
+            refusal = invalid(kind, call.route.name, [error])
+            raise Refusal(422, f'Scale.autoscaling "{call.route.name}" is invalid: {error.field}: {error.text}', details=refusal.details)
+        version = (scale.get("metadata") or {}).get("resourceVersion") or ""
+        uid = (scale.get("metadata") or {}).get("uid") or ""
+
+        def change(tree: Json) -> Json:
+            if version and version != tree["metadata"]["resourceVersion"]:
+                raise conflict(kind, call.route.name)
+            if uid and uid != tree["metadata"]["uid"]:
+                raise conflict(kind, call.route.name, f"Precondition failed: UID in precondition: {uid}, UID in object meta: {tree['metadata']['uid']}")
+            put_at(tree, paths.spec_replicas, replicas)
+            return tree
+
+        row, _ = await self.writer.change(call, call.resource, call.route.key, change, retry=not version)
+        if row is None:
+            found = call.resource.collection.rows.get(call.route.key)
+            if found is None:
+                raise not_found(kind, call.route.name)
+            dry = self.scale_of(call, found)
+            dry["spec"] = {"replicas": replicas}
+            return call.respond(200, encode(dry))
+        return call.respond(200, encode(self.scale_of(call, row)))
+
+    # --- namespaces -----------------------------------------------------------------------------------------------------
+
+    async def finalize(self, call: Call) -> Response:
+        """PUT namespaces/<n>/finalize: takes spec.finalizers; the namespace goes when the last one does."""
+        tree = read_body(call)
+        wanted = (tree.get("spec") or {}).get("finalizers") or []
+        kind, collection = call.route.kind, call.resource.collection
+        version = tree["metadata"].get("resourceVersion")
+        for attempt in range(RETRIES):
+            row = collection.newest(call.route.name)
+            if row is None:
+                raise not_found(kind, call.route.name)
+            if version and version != str(row.version):
+                raise conflict(kind, call.route.name)
+            namespace = row.tree()
+            spec = namespace.setdefault("spec", {})
+            if wanted:
+                spec["finalizers"] = wanted
+            else:
+                spec.pop("finalizers", None)
+            if attempt == 0 and call.dry_run:
+                return call.respond(200, encode(call.resource.typed(namespace)))
+            metadata = namespace["metadata"]
+            if "deletionTimestamp" in metadata and not wanted and not metadata.get("finalizers"):
+                row = await self.writer.stored(collection.delete(namespace, row))
+            else:
+                row = await self.writer.stored(collection.update(namespace, row))
+            return call.respond(200, PLAIN.object(call.resource, row))
+        raise AssertionError("the loop above returns")
+
+
+class Binding(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of a binding, to be read fast; what does not fit goes the long way, which words the error."""
+
+    metadata: dict[str, object] = {}
+    target: dict[str, object] = {}
+    kind: str = "Binding"
+    apiVersion: str = "v1"
+
+
+def at(tree: Json, path: tuple[str, ...]) -> object:
+    found: object = tree
+    for step in path:
+        if not isinstance(found, dict):
+            return None
+        found = found.get(step)
+    return found
+
+
+def put_at(tree: Json, path: tuple[str, ...], value: object) -> None:
+    for step in path[:-1]:
+        tree = tree.setdefault(step, {})
+    tree[path[-1]] = value
+
+
+def selector_text(selector: Json) -> str:
+    """A label selector as the text that a list would take."""
+    if selector and not ({"matchLabels", "matchExpressions"} & selector.keys()):
+        return ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
+    terms = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]
+    for wanted in selector.get("matchExpressions") or []:
+        key, operator, values = wanted.get("key"), wanted.get("operator"), sorted(wanted.get("values") or [])
+        match operator:
+            case "Exists":
+                terms.append(key)
+            case "DoesNotExist":
+                terms.append(f"!{key}")
+            case _:
+                terms.append(f"{key} {str(operator).lower()} ({','.join(values)})")
+    return ",".join(terms)

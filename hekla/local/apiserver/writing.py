@@ -1,0 +1,336 @@
+"""create, update and patch: one way through for every kind.
+
+    decode -> default -> mutate (built in, then webhooks) -> default -> strategy -> validate -> validating webhooks -> accept -> disk
+
+Everything up to `accept` may be thrown away and done again; what is accepted goes to the disk.  Between the last look at the
+newest state and `accept` there is no await, so that look holds.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+from hekla.kube.http.server import Response
+from hekla.local.apiserver.admission import Admission, Attributes
+from hekla.local.apiserver.call import Call, read_body
+from hekla.local.apiserver.forms import PLAIN, negotiate
+from hekla.local.apiserver.kind import FieldError, Json, Kind
+from hekla.local.apiserver.objects import names
+from hekla.local.apiserver.registry import Registry, Resource
+from hekla.local.apiserver.status import Refusal, already_exists, bad_request, conflict, internal, invalid, method_not_allowed, not_found
+from hekla.local.apiserver.store import Row, Store, Write, WriteLost, encode
+
+GENERATED = "bcdfghjklmnpqrstvwxz2456789"
+SERVER_METADATA = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+RETRIES = 5
+Change = Callable[[Json], Json]
+
+
+def now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def new_uid() -> str:
+    """A random UUID of version 4."""
+    bits = f"{random.getrandbits(128):032x}"
+    return f"{bits[:8]}-{bits[8:12]}-4{bits[13:16]}-{'89ab'[int(bits[16], 16) & 3]}{bits[17:20]}-{bits[20:]}"
+
+
+def generated_name(prefix: str) -> str:
+    return prefix[:58] + "".join(random.choices(GENERATED, k=5))
+
+
+def refuse_name(kind: Kind, name: str) -> str | None:
+    rule = kind.strategy.name_rule
+    if rule is not None:
+        return rule(name)
+    return (names.dns_subdomain(name) or (None,))[0]
+
+
+class Writer:
+    """Carries out writes."""
+
+    def __init__(self, store: Store, registry: Registry, admission: Admission) -> None:
+        self.store = store
+        self.registry = registry
+        self.admission = admission
+
+    # --- create ---------------------------------------------------------------------------------------------------------
+
+    async def create(self, call: Call) -> Response:
+        route = call.route
+        if route.kind.namespaced and not route.namespace:
+            raise method_not_allowed()
+        if call.request.headers.get("accept"):
+            negotiate(call.request.headers["accept"])
+        tree = read_body(call)
+        return await self.create_tree(call, call.resource, route.namespace, tree)
+
+    async def create_tree(self, call: Call, resource: Resource, namespace: str, tree: Json) -> Response:
+        row, tree = await self.add(call, resource, namespace, tree)
+        if row is None:
+            return call.respond(201, encode(self._shown(resource, tree)))
+        return call.respond(201, PLAIN.object(resource, row))
+
+    async def add(
+        self, call: Call, resource: Resource, namespace: str, tree: Json, *, validate: bool = True
+    ) -> tuple[Row | None, Json]:
+        """Creates; the row is None under dry run."""
+        kind, strategy = resource.kind, resource.kind.strategy
+        metadata = tree["metadata"]
+        if metadata.get("resourceVersion"):
+            raise Refusal(500, "resourceVersion should not be set on objects to be created", reason="", details=None)
+        self._place(kind, metadata, namespace)
+        strategy.default(tree)
+        attributes = Attributes(call, resource, "CREATE", namespace, metadata.get("name") or "", tree, None)
+        tree = self.admission.mutate(attributes)
+        if self.admission.mutating_webhooks(attributes):
+            tree = await self.admission.call_mutating(attributes)
+        generated = self._name(kind, tree["metadata"])
+        metadata = tree["metadata"]
+        self._place(kind, metadata, namespace)
+        attributes.name = metadata["name"]
+        metadata["uid"] = new_uid()
+        metadata["creationTimestamp"] = now()
+        for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields", "resourceVersion"):
+            metadata.pop(name, None)
+        if strategy.generation:
+            metadata["generation"] = 1
+        strategy.prepare_create(tree)
+        errors = list(strategy.validate_create(tree)) if validate else []
+        why = refuse_name(kind, metadata["name"])
+        if why is not None and not any(error.field == "metadata.name" for error in errors):
+            errors.insert(0, FieldError("metadata.name", "FieldValueInvalid", f'Invalid value: "{metadata["name"]}": {why}'))
+        if errors:
+            raise invalid(kind, metadata["name"], errors)
+        if self.admission.validating_webhooks(attributes):
+            await self.admission.call_validating(attributes)
+        collection = resource.collection
+        stored = kind.keep(tree) if kind.keep is not None else tree
+        key = f"{namespace}/{metadata['name']}" if namespace else metadata["name"]
+        attempts = 8
+        while collection.newest(key) is not None:
+            attempts -= 1
+            if not generated or attempts == 0:
+                raise already_exists(kind, metadata["name"])
+            metadata["name"] = generated_name(metadata["generateName"])
+            key = f"{namespace}/{metadata['name']}" if namespace else metadata["name"]
+        self.admission.last_look(attributes)
+        if call.dry_run:
+            return None, tree
+        row = await self.stored(collection.create(stored))
+        return row, tree
+
+    def _place(self, kind: Kind, metadata: Json, namespace: str) -> None:
+        """Fills the namespace from the URL."""
+        found = metadata.get("namespace") or ""
+        if found and found != namespace:
+            raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        if namespace:
+            metadata["namespace"] = namespace
+        else:
+            metadata.pop("namespace", None)
+
+    def _name(self, kind: Kind, metadata: Json) -> bool:
+        """Sees that there is a name; True when it was made up."""
+        if metadata.get("name"):
+            return False
+        prefix = metadata.get("generateName")
+        if not prefix:
+            raise invalid(
+                kind, "", [FieldError("metadata.name", "FieldValueRequired", "Required value: name or generateName is required")]
+            )
+        metadata["name"] = generated_name(prefix)
+        return True
+
+    def _shown(self, resource: Resource, tree: Json) -> Json:
+        return {"kind": resource.kind.kind, "apiVersion": resource.kind.api_version, **tree}
+
+    async def stored(self, write: Write) -> Row:
+        """Waits for the disk."""
+        try:
+            return await write.done
+        except WriteLost as lost:
+            raise internal(str(lost)) from lost
+
+    # --- update and patch -----------------------------------------------------------------------------------------------
+
+    async def update(self, call: Call) -> Response:
+        """PUT on an object or its status."""
+        route = call.route
+        tree = read_body(call)
+        metadata = tree["metadata"]
+        if metadata.get("name") and metadata["name"] != route.name:
+            raise bad_request(f"the name of the object ({metadata['name']}) does not match the name on the URL ({route.name})")
+        metadata["name"] = route.name
+        self._place(route.kind, metadata, route.namespace)
+        if route.resource.collection.newest(route.key) is None and route.kind.strategy.create_on_update and not route.subresource:
+            if metadata.get("uid"):
+                raise conflict(
+                    route.kind, route.name, f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: "
+                )
+            metadata.pop("resourceVersion", None)
+            return await self.create_tree(call, call.resource, route.namespace, tree)
+        strategy = route.kind.strategy
+        if not metadata.get("resourceVersion") and not strategy.unconditional_update:
+            error = FieldError("metadata.resourceVersion", "FieldValueInvalid", "Invalid value: 0: must be specified for an update")
+            refusal = invalid(route.kind, route.name, [error])
+            if route.kind.custom:
+                # the one message that names the resource, not the kind
+                what = f"{route.kind.plural}.{route.kind.group}"
+                refusal = Refusal(422, f'{what} "{route.name}" is invalid: {error.field}: {error.text}', details=refusal.details)
+            raise refusal
+        return await self.modify(call, lambda old: tree_copy(tree), retry=not metadata.get("resourceVersion"))
+
+    async def modify(self, call: Call, change: Change, *, retry: bool) -> Response:
+        row, tree = await self.change(call, call.resource, call.route.key, change, retry=retry, subresource=call.route.subresource)
+        if row is None:
+            return call.respond(200, encode(self._shown(call.resource, tree)))
+        return call.respond(200, PLAIN.object(call.resource, row))
+
+    async def change(
+        self,
+        call: Call,
+        resource: Resource,
+        key: str,
+        change: Change,
+        *,
+        retry: bool,
+        subresource: str = "",
+        admit: bool = True,
+    ) -> tuple[Row | None, Json]:
+        """Applies a change to the newest state, again when another write came between; the row is None under dry run."""
+        kind = resource.kind
+        collection = resource.collection
+        name = key.rpartition("/")[2]
+        for attempt in range(RETRIES):
+            row = collection.newest(key)
+            if row is None:
+                raise not_found(kind, name)
+            stored = row.tree()
+            old = kind.present(stored) if kind.present is not None else stored
+            new = change(old)
+            old = row.tree()
+            if kind.present is not None:
+                old = kind.present(old)
+            new = await self._changed(call, resource, row, old, new, subresource, admit)
+            if collection.newest(key) is not row:
+                if attempt == RETRIES - 1 or not retry:
+                    raise conflict(kind, name)
+                continue
+            if new == old:
+                pending = collection.overlay.get(key)
+                if pending is not None:
+                    await self.stored(pending)
+                return row, new
+            if call.dry_run:
+                return None, new
+            kept = kind.keep(new) if kind.keep is not None else new
+            metadata = kept["metadata"]
+            if "deletionTimestamp" in metadata and not metadata.get("finalizers") and self._may_go(metadata):
+                return await self.stored(collection.delete(kept, row)), new
+            return await self.stored(collection.update(kept, row)), new
+        raise AssertionError("the loop above ends by return or raise")
+
+    @staticmethod
+    def _may_go(metadata: Json) -> bool:
+        """The last finalizer is gone; a pod in its grace period stays until its node agent deletes it."""
+        return not metadata.get("deletionGracePeriodSeconds")
+
+    async def _changed(
+        self, call: Call, resource: Resource, row: Row, old: Json, new: Json, subresource: str, admit: bool
+    ) -> Json:
+        kind, strategy = resource.kind, resource.kind.strategy
+        self._keep_identity(kind, row, old, new, call.request.method)
+        strategy.default(new)
+        operation = Attributes(call, resource, "UPDATE", row.namespace, row.name, new, old, subresource)
+        if admit:
+            new = self.admission.mutate(operation)
+            if self.admission.mutating_webhooks(operation):
+                new = await self.admission.call_mutating(operation)
+                self._keep_identity(kind, row, old, new, "")
+        if subresource == "status":
+            if strategy.prepare_status is not None:
+                strategy.prepare_status(new, old)
+            errors = strategy.validate_status(new, old)
+        else:
+            strategy.prepare_update(new, old)
+            errors = strategy.validate_update(new, old)
+        metadata, before = new["metadata"], old["metadata"]
+        if strategy.generation and subresource != "status" and differs_outside(new, old):
+            metadata["generation"] = before.get("generation", 0) + 1
+        errors = list(errors) + new_finalizers(metadata, before)
+        if errors:
+            raise invalid(kind, row.name, errors)
+        operation.object = new
+        if admit and self.admission.validating_webhooks(operation):
+            await self.admission.call_validating(operation)
+        self.admission.last_look(operation)
+        return new
+
+    def _keep_identity(self, kind: Kind, row: Row, old: Json, new: Json, method: str) -> None:
+        """Restores what the server owns, and checks what the client believes it changes."""
+        metadata, before = new.setdefault("metadata", {}), old["metadata"]
+        if not isinstance(metadata, dict):
+            raise bad_request("metadata must be an object")
+        if (metadata.get("name") or row.name) != row.name:
+            raise bad_request(f"the name of the object ({metadata['name']}) does not match the name on the URL ({row.name})")
+        if (metadata.get("namespace") or row.namespace) != row.namespace:
+            raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        uid = metadata.get("uid")
+        if uid and uid != row.uid:
+            if method == "PUT":
+                raise conflict(kind, row.name, f"Precondition failed: UID in precondition: {uid}, UID in object meta: {row.uid}")
+            error = FieldError("metadata.uid", "FieldValueInvalid", f'Invalid value: "{uid}": field is immutable')
+            raise invalid(kind, row.name, [error])
+        version = metadata.get("resourceVersion")
+        if version and str(version) != str(row.version):
+            raise conflict(kind, row.name)
+        metadata["name"] = row.name
+        metadata["resourceVersion"] = before["resourceVersion"]
+        if row.namespace:
+            metadata["namespace"] = row.namespace
+        for name in (*SERVER_METADATA, "generation"):
+            if name in before:
+                metadata[name] = before[name]
+            else:
+                metadata.pop(name, None)
+        metadata.pop("selfLink", None)
+        metadata.pop("managedFields", None)
+        for name in ("labels", "annotations", "finalizers", "ownerReferences"):
+            if name in metadata and not metadata[name]:
+                del metadata[name]
+
+
+def tree_copy(tree: Any) -> Any:
+    """A copy whose containers are all new."""
+    if isinstance(tree, dict):
+        return {key: tree_copy(value) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [tree_copy(value) for value in tree]
+    return tree
+
+
+def differs_outside(new: Json, old: Json) -> bool:
+    """Whether anything but metadata and status changed."""
+    for key in new.keys() | old.keys():
+        if key not in ("metadata", "status") and new.get(key) != old.get(key):
+            return True
+    return False
+
+
+def new_finalizers(metadata: Json, before: Json) -> list[FieldError]:
+    """While an object is being deleted, finalizers may only go."""
+    if "deletionTimestamp" not in before:
+        return []
+    added = [name for name in metadata.get("finalizers") or [] if name not in (before.get("finalizers") or [])]
+    if not added:
+        return []
+    shown = ", ".join(f'"{name}"' for name in added)
+    text = f"Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
+    return [FieldError("metadata.finalizers", "FieldValueForbidden", text)]
+
+
