@@ -100,7 +100,11 @@ def _environment(variables: list[Tree], path: str) -> Iterator[str]:
             continue
         given = [key for key in VALUE_SOURCES if source.get(key) is not None]
         if not given:
-            yield invalid(f"{where}.valueFrom", "", "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`")
+            yield invalid(
+                f"{where}.valueFrom",
+                "",
+                "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`",
+            )
         elif len(given) > 1:
             yield invalid(f"{where}.valueFrom", "", "may not have more than one field specified at a time")
         if variable.get("value"):

@@ -41,7 +41,11 @@ def _tolerations(tolerations: list[Tree], path: str) -> Iterator[str]:
         if key:
             yield from (invalid(f"{where}.key", key, reason) for reason in qualified_name(key))
         elif operator != "Exists":
-            yield invalid(f"{where}.operator", operator, "operator must be Exists when `key` is empty, which means \"match all values and all keys\"")
+            yield invalid(
+                f"{where}.operator",
+                operator,
+                'operator must be Exists when `key` is empty, which means "match all values and all keys"',
+            )
         if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
             yield invalid(f"{where}.effect", effect, "effect must be 'NoExecute' when `tolerationSeconds` is set")
         if operator in ("", "Equal"):
@@ -128,7 +132,11 @@ def _pod_term(term: Tree, path: str) -> Iterator[str]:
 def _spread(constraints: list[Tree], path: str) -> Iterator[str]:
     for index, constraint in enumerate(constraints):
         where = f"{path}[{index}]"
-        skew, key, otherwise = constraint.get("maxSkew") or 0, constraint.get("topologyKey") or "", constraint.get("whenUnsatisfiable") or ""
+        skew, key, otherwise = (
+            constraint.get("maxSkew") or 0,
+            constraint.get("topologyKey") or "",
+            constraint.get("whenUnsatisfiable") or "",
+        )
         if skew <= 0:
             yield invalid(f"{where}.maxSkew", skew, "must be greater than zero")
         if not key:

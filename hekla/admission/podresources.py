@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from hekla.admission.fielderrors import forbidden, invalid, required, unsupported
-from hekla.admission.resources import is_extended, is_integer_resource, is_native
+from hekla.admission.resources import is_extended, is_integer_resource, is_native, is_whole
 from hekla.admission.review import Tree
 from hekla.admission.syntax import qualified_name
 from hekla.api.quantity import Quantity
@@ -68,7 +68,7 @@ def _name_problems(name: str, path: str) -> Iterator[str]:
 def _value_problems(name: str, value: Quantity, path: str) -> Iterator[str]:
     if value < ZERO:
         yield invalid(path, str(value), "must be greater than or equal to 0")
-    if is_integer_resource(name) and not value.is_whole:
+    if is_integer_resource(name) and not is_whole(value):
         yield invalid(path, str(value), "must be an integer")
 
 

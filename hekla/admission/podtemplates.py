@@ -12,6 +12,7 @@ from typing import Any
 
 from hekla.admission import containers, placement, podresources
 from hekla.admission.fielderrors import duplicate, forbidden, invalid, required, unsupported
+from hekla.admission.resources import is_whole
 from hekla.admission.review import Tree
 from hekla.admission.syntax import dns_label, dns_subdomain, qualified_name
 from hekla.api.quantity import Quantity
@@ -55,7 +56,7 @@ def problems(template: Tree, name: str, pod_level_resources: bool) -> list[str]:
 def is_whole_cpu(amount: Any) -> bool:
     """Whether an amount of cpu is a whole number other than zero."""
     value = Quantity.parse(amount)
-    return value.is_whole and value > podresources.ZERO
+    return is_whole(value) and value > podresources.ZERO
 
 
 def _object_name(name: str) -> Iterator[str]:
@@ -127,7 +128,12 @@ def _volumes(volumes: list[Tree], path: str) -> Iterator[str]:
 
 def _source(volume: Tree, where: str) -> Iterator[str]:
     """The one field that each common source cannot go without."""
-    for source, field in (("persistentVolumeClaim", "claimName"), ("secret", "secretName"), ("configMap", "name"), ("hostPath", "path")):
+    for source, field in (
+        ("persistentVolumeClaim", "claimName"),
+        ("secret", "secretName"),
+        ("configMap", "name"),
+        ("hostPath", "path"),
+    ):
         body = volume.get(source)
         if body is not None and not body.get(field):
             yield required(f"{where}.{source}.{field}")
@@ -156,5 +162,3 @@ def _gates(gates: list[Tree], path: str) -> Iterator[str]:
         if name in seen:
             yield duplicate(f"{path}[{index}]", name)
         seen.add(name)
-
-

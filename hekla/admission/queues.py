@@ -10,7 +10,7 @@ from typing import Any
 
 from hekla.admission import queuetree
 from hekla.admission.fielderrors import aggregate, invalid
-from hekla.admission.resources import is_integer_resource
+from hekla.admission.resources import is_integer_resource, is_whole
 from hekla.admission.review import (
     DEFAULT_QUEUE,
     ROOT_QUEUE,
@@ -64,13 +64,15 @@ def _resources(spec: Tree) -> Iterator[str]:
             value, path = Quantity.parse(amount), f"requestBody.spec.{field}.{name}"
             if value < ZERO:
                 yield invalid(path, str(value), "must be greater than or equal to 0")
-            if is_integer_resource(name) and not value.is_whole:
+            if is_integer_resource(name) and not is_whole(value):
                 yield invalid(path, str(value), "must be an integer")
     deserved = {name: Quantity.parse(amount) for name, amount in lists["deserved"].items()}
     for name, amount in sorted(guarantee.items()):
         floor, given = Quantity.parse(amount), deserved.get(name)
         if given is None:
-            yield invalid(f"requestBody.spec.deserved.{name}", "<nil>", f"deserved[{name}] must be >= guarantee[{name}]={floor}")
+            yield invalid(
+                f"requestBody.spec.deserved.{name}", "<nil>", f"deserved[{name}] must be >= guarantee[{name}]={floor}"
+            )
         elif given < floor:
             text = f"deserved[{name}]={given} must be >= guarantee[{name}]={floor}"
             yield invalid(f"requestBody.spec.deserved.{name}", str(given), text)

@@ -76,9 +76,10 @@ def depth_problem(queue: Tree, name: str, lookup: Lookup, deepest: int) -> str:
         depth += 1
         if depth > deepest:
             return f"queue {name} exceeds the maximum allowed depth of {deepest}"
-        above = lookup.queue(parent_of(current))
+        parent = parent_of(current)
+        above = lookup.queue(parent)
         if above is None:
-            return f"failed to get parent queue {parent_of(current)} of queue {current_name}: {queue_not_found(parent_of(current))}"
+            return f"failed to get parent queue {parent} of queue {current_name}: {queue_not_found(parent)}"
         current, current_name = above, name_of(above)
     return ""
 

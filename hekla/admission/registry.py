@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from hekla.admission import cronjobs, hypernodes, jobflows, jobs, podgroups, pods, queues
 from hekla.admission.review import Lookup, Patch, Review, Settings, Tree, Verdict, metadata_of
+from hekla.api.quantity import QuantityError
 
 BATCH = "batch.volcano.sh", "v1alpha1"
 SCHEDULING = "scheduling.volcano.sh", "v1beta1"
 FLOW = "flow.volcano.sh", "v1alpha1"
 TOPOLOGY = "topology.volcano.sh", "v1alpha1"
 CORE = "", "v1"
-
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,10 @@ class Admission:
     @property
     def resource(self) -> str:
         return self.path.split("/")[1]
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.group, self.version, self.resource
 
     @property
     def configuration(self) -> str:
@@ -68,7 +72,8 @@ ADMISSIONS = {
                   "invalid operation `{operation}`, expect operation to be `CREATE`, `UPDATE` or `DELETE`",
                   validate=queues.validate),
         Admission("/pods/mutate", "mutatepod.volcano.sh", *CORE, C, "expect operation to be 'CREATE' ", mutate=pods.mutate),
-        Admission("/pods/validate", "validatepod.volcano.sh", *CORE, C, "expect operation to be 'CREATE'", validate=pods.validate),
+        Admission("/pods/validate", "validatepod.volcano.sh", *CORE, C, "expect operation to be 'CREATE'",
+                  validate=pods.validate),
         Admission("/hypernodes/validate", "validatehypernodes.volcano.sh", *TOPOLOGY, CU, "", validate=hypernodes.validate,
                   namespace_selector=False, side_effects="None"),
         Admission("/jobflows/validate", "validatejob.volcano.sh", *FLOW, CU, "expect operation to be 'CREATE' or 'UPDATE'",
@@ -104,8 +109,11 @@ def review(
         lookup,
         settings,
     )
-    if admission.mutate is not None:
-        return Verdict(True, patch=admission.mutate(request))
-    assert admission.validate is not None
-    message = admission.validate(request)
+    try:
+        if admission.mutate is not None:
+            return Verdict(True, patch=admission.mutate(request))
+        assert admission.validate is not None
+        message = admission.validate(request)
+    except QuantityError as error:
+        return Verdict(False, error.wire)
     return Verdict(not message, message)

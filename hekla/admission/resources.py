@@ -12,6 +12,7 @@ from typing import Any
 
 from hekla.admission.syntax import qualified_name
 from hekla.api import quantity
+from hekla.api.quantity import Quantity
 
 TOLERANCE = 0.1  # below this an amount counts as nothing
 
@@ -35,7 +36,13 @@ def is_integer_resource(name: str) -> bool:
 
 def is_scalar(name: str) -> bool:
     prefixed = "/" in name and "kubernetes.io/" in name
-    return is_extended(name) or prefixed or name.startswith(("hugepages-", "attachable-volumes-")) or name == "ephemeral-storage"
+    return (
+        is_extended(name) or prefixed or name.startswith(("hugepages-", "attachable-volumes-")) or name == "ephemeral-storage"
+    )
+
+
+def is_whole(value: Quantity) -> bool:
+    return Quantity.of_whole(value.whole()) == value
 
 
 @dataclass(slots=True)

@@ -36,7 +36,7 @@ EMPTY_COUNTS = frozenset({
 
 
 def same(one: Any, other: Any) -> bool:
-    return _normal(one) == _normal(other)
+    return bool(_normal(one) == _normal(other))
 
 
 def _normal(value: Any, key: str = "") -> Any:

@@ -26,8 +26,8 @@ _LABEL_TEXT = (
     f"alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{LABEL}')"
 )
 _SUBDOMAIN_TEXT = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with "
-    f"an alphanumeric character (e.g. 'example.com', regex used for validation is '{SUBDOMAIN}')"
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end "
+    f"with an alphanumeric character (e.g. 'example.com', regex used for validation is '{SUBDOMAIN}')"
 )
 _LABEL_VALUE_TEXT = (
     f"a valid label must be an empty string or consist of {_NAME_CHARACTERS} (e.g. 'MyValue',  or 'my_value',  or '12345', "
@@ -63,9 +63,7 @@ def qualified_name(text: str) -> list[str]:
     if not slash:
         name = text
     elif "/" in name:
-        return [
-            f"a qualified name {_QUALIFIED_TEXT} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-        ]
+        return [f"a qualified name {_QUALIFIED_TEXT} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
     elif not prefix:
         errors.append("prefix part must be non-empty")
     else:

@@ -41,7 +41,12 @@ def play(case: dict[str, Any]) -> Verdict:
     lookup = StaticLookup(existing.get("queues") or [], existing.get("namespaces") or [])
     queue = case["object"] or {}
     part, name = case.get("part"), (queue.get("metadata") or {}).get("name") or ""
-    if case["resource"] == "jobs" and case["phase"] == "validate" and case["operation"] == "CREATE" and not case.get("whole_review"):
+    if (
+        case["resource"] == "jobs"
+        and case["phase"] == "validate"
+        and case["operation"] == "CREATE"
+        and not case.get("whole_review")
+    ):
         part = JOB_PART  # recorded from the check itself, whose text is not trimmed yet
     if part is None:
         return review(
@@ -73,7 +78,9 @@ def settings_of(given: dict[str, Any]) -> Settings:
         root_queue_protection=given.get("enable_root_queue_protection", True),
         pod_level_resources=gates.get("PodLevelResources", True),
         scheduling_gates=gates.get("SchedulingGatesQueueAdmission", False),
-        resource_groups=None if groups is None else tuple(group_of({key.lower(): value for key, value in group.items()}) for group in groups),
+        resource_groups=None
+        if groups is None
+        else tuple(group_of({key.lower(): value for key, value in group.items()}) for group in groups),
     )
 
 

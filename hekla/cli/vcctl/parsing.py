@@ -51,7 +51,8 @@ def flags_of(command: Command) -> tuple[Flag, ...]:
 
 def _find(root: Command, words: list[str]) -> tuple[tuple[Command, ...], list[str]]:
     """Follow the names of commands down the tree; what is left are flags and arguments."""
-    path, rest = (root,), words
+    path: tuple[Command, ...] = (root,)
+    rest = words
     while path[-1].children:
         place = _first_argument(rest, flags_of(path[-1]))
         if place is None:
@@ -69,7 +70,7 @@ def _find(root: Command, words: list[str]) -> tuple[tuple[Command, ...], list[st
 
 
 def _help_topic(root: Command, names: list[str]) -> tuple[tuple[Command, ...], list[str]]:
-    path = (root,)
+    path: tuple[Command, ...] = (root,)
     names = [name for name in names if not name.startswith("-")]
     if names == ["more"]:
         return (root, Command("more", "")), []

@@ -6,6 +6,7 @@ Only names, texts and defaults stand here; what a command does is named by modul
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from hekla.cli.vcctl.command import Command, Flag
 
@@ -37,7 +38,9 @@ def everywhere(nouns: str) -> Flag:
     return Flag("all-namespaces", "", "bool", False, f"list {nouns} in all namespaces")
 
 
-def leaf(name: str, short: str, action: str, *flags: Flag, long: str = "", hidden: bool = False, arguments: bool = False) -> Command:
+def leaf(
+    name: str, short: str, action: str, *flags: Flag, long: str = "", hidden: bool = False, arguments: bool = False
+) -> Command:
     return Command(name, short, (*flags, *CONNECTION), (), action, long, hidden=hidden, arguments=arguments)
 
 
@@ -52,9 +55,13 @@ def _size(noun_min: str = "the minimal available tasks of job") -> tuple[Flag, .
 
 JOB_NAME = text("name", "N", "", "the name of job")
 
+EXPLAIN = leaf("explain", "say why a job is where it is", "explain:explain", namespace("job"), JOB_NAME, OUTPUT,
+               hidden=True, arguments=True)  # fmt: skip
+
 JOB = Command("job", "vcctl command line operation job", children=(
-    leaf("run", "run job by parameters from the command line", "jobs:run", text("image", "i", "busybox", "the container image of job"),
-         namespace("job"), JOB_NAME, *_size(), text("scheduler", "S", "volcano", "the scheduler for this job"),
+    leaf("run", "run job by parameters from the command line", "jobs:run",
+         text("image", "i", "busybox", "the container image of job"), namespace("job"), JOB_NAME, *_size(),
+         text("scheduler", "S", "volcano", "the scheduler for this job"),
          text("filename", "f", "", "the yaml file of job")),
     leaf("list", "list job information", "jobs:list_jobs", text("queue", "q", "", "list job with specified queue name"),
          namespace("job"), text("scheduler", "S", "", "list job with specified scheduler name"), everywhere("jobs"),
@@ -63,7 +70,7 @@ JOB = Command("job", "vcctl command line operation job", children=(
     leaf("suspend", "abort a job", "jobs:suspend", namespace("job"), JOB_NAME),
     leaf("resume", "resume a job", "jobs:resume", namespace("job"), JOB_NAME),
     leaf("delete", "delete a job", "jobs:delete", namespace("job"), JOB_NAME),
-    leaf("explain", "say why a job is where it is", "explain:explain", namespace("job"), JOB_NAME, OUTPUT, hidden=True, arguments=True),
+    EXPLAIN,
     leaf("logs", "print the logs of a job's pods", "logs:logs", namespace("job"), JOB_NAME,
          text("task", "t", "", "only pods of this task"), Flag("follow", "f", "bool", False, "stay and print what comes"),
          Flag("tail", "", "int", -1, "only the last lines of each pod"), hidden=True, arguments=True),
@@ -99,8 +106,9 @@ def _flow_group(name: str, noun: str, *listing: Flag) -> Command:
 
 
 POD = Command("pod", "vcctl command line operation pod", children=(
-    leaf("list", "list pod information created by vcjob", "pods:list_pods", text("queue", "q", "", "list pod with specified queue name"),
-         text("job", "j", "", "list pod with specified job name"), namespace("pod"), everywhere("pods"), OUTPUT),
+    leaf("list", "list pod information created by vcjob", "pods:list_pods",
+         text("queue", "q", "", "list pod with specified queue name"), text("job", "j", "", "list pod with specified job name"),
+         namespace("pod"), everywhere("pods"), OUTPUT),
 ))  # fmt: skip
 
 VCCTL = Command("vcctl", "", children=(
@@ -109,9 +117,10 @@ VCCTL = Command("vcctl", "", children=(
     _flow_group("jobflow", "jobflow", everywhere("jobflows")),
     _flow_group("jobtemplate", "job template"),
     POD,
-    leaf("explain", "say why a job is where it is", "explain:explain", namespace("job"), JOB_NAME, OUTPUT, hidden=True, arguments=True),
+    EXPLAIN,
     leaf("top", "show what queues hold and want", "queues:top", hidden=True),
-    Command("completion", "print a completion script for bash, zsh or fish", action="completion:completion", hidden=True, arguments=True),
+    Command("completion", "print a completion script for bash, zsh or fish", action="completion:completion", hidden=True,
+            arguments=True),
     Command("version", "Print the version information", action="version:version", example="vcctl version"),
 ))  # fmt: skip
 
@@ -161,7 +170,7 @@ def _job_command(name: str, short: str, action: str, states: str) -> Command:
                 long=f"{verb} {states} job with specified name in default or specified namespace")  # fmt: skip
 
 
-_SINGLES = {
+_SINGLES: dict[str, Callable[[], Command]] = {
     "vsub": _vsub,
     "vjobs": _vjobs,
     "vqueues": _vqueues,

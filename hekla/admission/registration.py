@@ -1,0 +1,171 @@
+"""Telling the API server about the webhooks, and keeping that true.
+
+In a cluster whose chart made the configurations only the authority in them is ours to write.  Where nobody made them (the
+local cluster, or a bare installation) they are written whole.  Reference: api-and-admission 5.2, operations 4.1.
+
+Every pod that anybody creates would pay for a pod webhook, so these two are kept as narrow as loses nothing: see
+docs/decisions/0080.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from hekla.admission.pods import BUDGETS
+from hekla.admission.registry import Admission
+from hekla.admission.review import Settings
+from hekla.api.admissionregistration import MUTATING_WEBHOOK_CONFIGURATION, VALIDATING_WEBHOOK_CONFIGURATION
+from hekla.api.kinds import Kind
+from hekla.kube.client import Client
+from hekla.kube.errors import AlreadyExists, Conflict, NotFound
+
+log = logging.getLogger(__name__)
+
+Tree = dict[str, Any]
+
+TIMEOUT_SECONDS = 10
+SERVICE_PORT = 443
+EXEMPT_NAMESPACE = "kube-system"
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """How the API server reaches us: by a URL, or by a service."""
+
+    url: str = ""
+    namespace: str = ""
+    service: str = ""
+
+    def client_config(self, admission: Admission, authority: bytes) -> Tree:
+        bundle = base64.b64encode(authority).decode()
+        if self.url:
+            return {"url": self.url.rstrip("/") + admission.path, "caBundle": bundle}
+        service = {"namespace": self.namespace, "name": self.service, "path": admission.path, "port": SERVICE_PORT}
+        return {"service": service, "caBundle": bundle}
+
+
+def kind_of(admission: Admission) -> Kind[Tree]:
+    kinds = (MUTATING_WEBHOOK_CONFIGURATION.untyped, VALIDATING_WEBHOOK_CONFIGURATION.untyped)
+    return kinds[admission.mutate is None]
+
+
+def wanted(admission: Admission, settings: Settings) -> bool:
+    """Whether the path has anything to do: sorting pods needs groups to sort into, or the gate."""
+    if admission.path != "/pods/mutate":
+        return True
+    return settings.resource_groups is not None and bool(settings.resource_groups or settings.scheduling_gates)
+
+
+def webhook(admission: Admission, where: Where, authority: bytes, settings: Settings) -> Tree:
+    hook: Tree = {
+        "name": admission.webhook,
+        "clientConfig": where.client_config(admission, authority),
+        "rules": [
+            {
+                "operations": list(admission.operations),
+                "apiGroups": [admission.group],
+                "apiVersions": [admission.version],
+                "resources": [admission.resource],
+                "scope": "*",
+            }
+        ],
+        "failurePolicy": "Fail",
+        "matchPolicy": "Equivalent",
+        "sideEffects": admission.side_effects,
+        "timeoutSeconds": TIMEOUT_SECONDS,
+        "admissionReviewVersions": ["v1"],
+        "objectSelector": {},
+    }
+    if admission.mutate is not None:
+        hook["reinvocationPolicy"] = "Never"
+    if admission.namespace_selector:
+        exempt = list(dict.fromkeys(name for name in (where.namespace, EXEMPT_NAMESPACE) if name))
+        expression = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": exempt}
+        hook["namespaceSelector"] = {"matchExpressions": [expression]}
+    if admission.path == "/pods/validate":
+        hook["matchConditions"] = pod_conditions(settings)
+    return hook
+
+
+def pod_conditions(settings: Settings) -> list[Tree]:
+    """The pods that /pods/validate can refuse at all: ours, and with a budget annotation.
+
+    An API server that does not know these conditions drops them and asks about every pod, which is slower and as right.
+    """
+    schedulers = ", ".join(f"'{name}'" for name in settings.scheduler_names)
+    budgets = " || ".join(f"'{key}' in object.metadata.annotations" for key in BUDGETS)
+    return [
+        {
+            "name": "batch-scheduler",
+            "expression": f"has(object.spec.schedulerName) && object.spec.schedulerName in [{schedulers}]",
+        },
+        {"name": "disruption-budget", "expression": f"has(object.metadata.annotations) && ({budgets})"},
+    ]
+
+
+async def register(client: Client, admissions: Iterable[Admission], where: Where, authority: bytes, settings: Settings) -> None:
+    """Make every configuration say what it should.  Raises ApiError or TransportError; calling again continues."""
+    for admission in admissions:
+        if wanted(admission, settings):
+            await _ensure(client, admission, webhook(admission, where, authority, settings), whole=bool(where.url))
+        else:
+            await _withdraw(client, admission)
+
+
+async def announced_authority(client: Client, admissions: Iterable[Admission]) -> bytes:
+    """The authorities that the API server trusts for us today."""
+    for admission in admissions:
+        try:
+            found = await client.get(kind_of(admission), admission.configuration)
+        except NotFound:
+            continue
+        for hook in found.get("webhooks") or []:
+            bundle = (hook.get("clientConfig") or {}).get("caBundle") or ""
+            if bundle:
+                return base64.b64decode(bundle)
+    return b""
+
+
+async def _ensure(client: Client, admission: Admission, hook: Tree, *, whole: bool) -> None:
+    kind, name = kind_of(admission), admission.configuration
+    try:
+        found = await client.get(kind, name)
+    except NotFound:
+        tree = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}, "webhooks": [hook]}
+        try:
+            await client.create(kind, tree)
+            log.info("registered %s", name)
+        except AlreadyExists:
+            await _ensure(client, admission, hook, whole=whole)  # a sister process was quicker
+        return
+    hooks = [hook] if whole else [_with_authority(old, hook["clientConfig"]["caBundle"]) for old in found.get("webhooks") or []]
+    if not _differs(found.get("webhooks") or [], hooks):
+        return
+    try:
+        await client.update(kind, {**found, "webhooks": hooks})
+        log.info("brought %s up to date", name)
+    except Conflict:
+        await _ensure(client, admission, hook, whole=whole)
+
+
+def _with_authority(hook: Tree, bundle: str) -> Tree:
+    return {**hook, "clientConfig": {**(hook.get("clientConfig") or {}), "caBundle": bundle}}
+
+
+def _differs(found: list[Tree], hooks: list[Tree]) -> bool:
+    """Whether anything that we say is said otherwise; what the API server added by itself does not count."""
+    return len(found) != len(hooks) or any(
+        old.get(key) != value for old, new in zip(found, hooks, strict=True) for key, value in new.items()
+    )
+
+
+async def _withdraw(client: Client, admission: Admission) -> None:
+    try:
+        await client.delete(kind_of(admission), admission.configuration)
+        log.info("withdrew %s: nothing is configured for it", admission.configuration)
+    except NotFound:
+        pass

@@ -1,0 +1,128 @@
+"""`vcctl explain` and `vcctl job events`: why a job is where it is.  Hekla's own.
+
+Nothing is computed here: the reasons stand on the objects (the group's conditions, the queue's state, what pods wait for,
+events); this puts them in the order in which a user asks for them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from hekla.api import batch, core, scheduling
+from hekla.cli.vcctl.command import Invocation
+from hekla.cli.vcctl.connection import Api, Tree, find, name_of
+from hekla.cli.vcctl.jobtable import phase
+from hekla.cli.vcctl.jobview import EVENT, event_table
+from hekla.cli.vcctl.output import printed
+from hekla.cli.vcctl.pods import JOB_LABEL, cells
+from hekla.kube.errors import NotFound
+
+JOB = batch.JOB.untyped
+POD = core.POD.untyped
+POD_GROUP = scheduling.POD_GROUP.untyped
+QUEUE = scheduling.QUEUE.untyped
+
+MISSING = "job name is mandatory to explain a particular job"
+FEW = 5  # pods and events named one by one
+
+
+async def explain(api: Api, invocation: Invocation) -> None:
+    job = await find(api, JOB, name_of(invocation, MISSING), invocation.text("namespace"))
+    if printed(invocation, JOB, [job], single=True):
+        return
+    name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
+    group = await group_of(api, job)
+    queue = await _maybe(api, QUEUE, (job.get("spec") or {}).get("queue") or "", None)
+    pods = (await api.list(POD, namespace, labels=f"{JOB_LABEL}={name}")).items
+    events = await _related_events(api, job, group, pods)
+    for line in (*_job_lines(job), *_queue_lines(job, queue), *_group_lines(group), *_pod_lines(pods)):
+        print(line)
+    warnings = [event for event in events if event.get("type") == "Warning"][-FEW:]
+    for event in warnings:
+        about = event.get("involvedObject") or {}
+        message = (event.get("message") or "").strip()
+        print(f"  {about.get('kind', '')} {about.get('name', '')}: {event.get('reason', '')}: {message}")
+
+
+async def events(api: Api, invocation: Invocation) -> None:
+    job = await find(api, JOB, name_of(invocation, "job name is mandatory to show the events of a particular job"),
+                     invocation.text("namespace"))  # fmt: skip
+    namespace = job["metadata"]["namespace"]
+    pods = (await api.list(POD, namespace, labels=f"{JOB_LABEL}={job['metadata']['name']}")).items
+    print(event_table(await _related_events(api, job, await group_of(api, job), pods)), end="")
+
+
+async def group_of(api: Api, job: Tree) -> Tree | None:
+    """The job's PodGroup: named after the job and its uid, after the job alone in old clusters."""
+    metadata = job["metadata"]
+    for name in (f"{metadata['name']}-{metadata.get('uid', '')}", metadata["name"]):
+        group = await _maybe(api, POD_GROUP, name, metadata["namespace"])
+        if group is not None:
+            return group
+    return None
+
+
+async def _maybe(api: Api, kind: object, name: str, namespace: str | None) -> Tree | None:
+    try:
+        tree: Tree = await api.get(kind, name, namespace)  # type: ignore[arg-type]  # a Kind; spelled once for four kinds
+        return tree
+    except NotFound:
+        return None
+
+
+async def _related_events(api: Api, job: Tree, group: Tree | None, pods: list[Tree]) -> list[Tree]:
+    names = {job["metadata"]["name"], *(pod["metadata"]["name"] for pod in pods)}
+    if group is not None:
+        names.add(group["metadata"]["name"])
+    found = (await api.list(EVENT, job["metadata"]["namespace"])).items
+    related = [event for event in found if (event.get("involvedObject") or {}).get("name") in names]
+    return sorted(related, key=lambda event: event.get("lastTimestamp") or event.get("eventTime") or "")
+
+
+def _job_lines(job: Tree) -> Iterator[str]:
+    status, state = job.get("status") or {}, (job.get("status") or {}).get("state") or {}
+    counts = ", ".join(
+        f"{status[key]} {key}"
+        for key in ("pending", "running", "succeeded", "failed", "terminating", "unknown")
+        if status.get(key)
+    )
+    needed = (job.get("spec") or {}).get("minAvailable") or 0
+    name, counted = job["metadata"]["name"], counts or "it has none yet"
+    yield f"{name} is {phase(job) or 'Pending'}; it needs {needed} pods at once ({counted})."
+    for text in (state.get("reason"), state.get("message")):
+        if text:
+            yield f"  {text}"
+
+
+def _queue_lines(job: Tree, queue: Tree | None) -> Iterator[str]:
+    name = (job.get("spec") or {}).get("queue") or "default"
+    state = ((queue or {}).get("status") or {}).get("state") or ""
+    if queue is None:
+        yield f"  Its queue {name} does not exist."
+    elif state != "Open":
+        yield f"  Its queue {name} is {state or 'not open yet'}."
+
+
+def _group_lines(group: Tree | None) -> Iterator[str]:
+    if group is None:
+        yield "  It has no PodGroup yet: the job controller has not taken it up, or the job has ended."
+        return
+    status = group.get("status") or {}
+    yield f"  Its PodGroup {group['metadata']['name']} is {status.get('phase') or 'Pending'}."
+    for condition in status.get("conditions") or []:
+        if condition.get("message"):
+            yield f"  {condition.get('type')}: {condition.get('reason')}: {condition['message']}"
+
+
+def _pod_lines(pods: list[Tree]) -> Iterator[str]:
+    reasons = Counter(cells(pod, 0.0)[1] for pod in pods)
+    if reasons:
+        yield "  Pods: " + ", ".join(f"{count} {reason}" for reason, count in reasons.most_common()) + "."
+    told: set[str] = set()
+    for pod in pods:
+        for condition in (pod.get("status") or {}).get("conditions") or []:
+            message = condition.get("message") or ""
+            if condition.get("status") == "False" and message and message not in told and len(told) < FEW:
+                told.add(message)
+                yield f"  {pod['metadata']['name']}: {message}"

@@ -1,0 +1,230 @@
+"""`vcctl job`, and the short forms that act on jobs.  Reference: cli 2, 7."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from hekla.api import batch, bus
+from hekla.cli.vcctl.command import CommandError, Invocation
+from hekla.cli.vcctl.connection import Api, Tree, find, name_of
+from hekla.cli.vcctl.jobtable import table
+from hekla.cli.vcctl.jobview import events_text, job_text
+from hekla.cli.vcctl.output import is_wide, printed
+
+JOB = batch.JOB.untyped
+COMMAND = bus.COMMAND.untyped
+
+
+async def run(api: Api, invocation: Invocation) -> None:
+    file = invocation.text("filename") if "filename" in invocation.values else ""
+    if not invocation.text("name") and not file:
+        raise CommandError("job name cannot be left blank")
+    requests, limits = resource_list(invocation.text("requests")), resource_list(invocation.text("limits"))
+    job = job_from_file(file) if file else job_from_flags(invocation, requests, limits)
+    created = await api.create(JOB, job, invocation.text("namespace"))
+    print(f"run job {created['metadata']['name']} successfully")
+
+
+def resource_list(text: str) -> dict[str, str]:
+    """`name=quantity,...` as a mapping; an empty text is no list at all.  Reference: cli 1.6."""
+    from hekla.api import quantity
+
+    amounts: dict[str, str] = {}
+    for part in text.split(",") if text else []:
+        pieces = part.split("=")
+        if len(pieces) != 2:
+            raise CommandError(f"invalid argument syntax {part}, expected <resource>=<value>")
+        try:
+            quantity.milli(pieces[1])
+        except ValueError as error:
+            raise CommandError(str(error)) from error
+        amounts[pieces[0]] = pieces[1]
+    return amounts
+
+
+def job_from_file(file: str) -> Tree:
+    if ".yaml" not in file and ".yml" not in file:
+        raise CommandError("only support yaml file")
+    try:
+        with open(file, encoding="utf-8") as stream:
+            content = stream.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"failed to read file, err: {file_error('open', file, error)}") from error
+    import yaml
+
+    try:
+        job = yaml.safe_load(content)
+    except yaml.YAMLError as error:
+        raise CommandError(f"failed to unmarshal file, err:  {error}") from error
+    if not isinstance(job, dict):
+        raise CommandError("failed to unmarshal file, err:  the document is no mapping")
+    return {"apiVersion": JOB.api_version, "kind": JOB.kind, **job}
+
+
+def file_error(verb: str, file: str, error: Exception) -> str:
+    reason = error.strerror.lower() if isinstance(error, OSError) and error.strerror else str(error)
+    return f"{verb} {file}: {reason}"
+
+
+def job_from_flags(invocation: Invocation, requests: dict[str, str], limits: dict[str, str]) -> Tree:
+    name = invocation.text("name")
+    resources = {key: value for key, value in (("requests", requests), ("limits", limits)) if value}
+    container: Tree = {
+        "name": name,
+        "image": invocation.text("image"),
+        "imagePullPolicy": "IfNotPresent",
+        "resources": resources,
+    }
+    words = command_words(invocation.text("command")) if "command" in invocation.values else []
+    if words:
+        container["command"] = words
+    return {
+        "apiVersion": JOB.api_version,
+        "kind": JOB.kind,
+        "metadata": {"name": name, "namespace": invocation.text("namespace")},
+        "spec": {
+            "minAvailable": invocation.number("min"),
+            "schedulerName": invocation.text("scheduler"),
+            "tasks": [
+                {
+                    "replicas": invocation.number("replicas"),
+                    "template": {
+                        "metadata": {"name": name, "labels": {"job.volcano.sh": name}},
+                        "spec": {"restartPolicy": "Never", "containers": [container]},
+                    },
+                }
+            ],
+        },
+    }
+
+
+def command_words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise CommandError(f"the command cannot be split into words: {error}") from error
+
+
+async def list_jobs(api: Api, invocation: Invocation) -> None:
+    if invocation.on("watch"):
+        await _watch(api, invocation)
+        return
+    jobs = await _listed(api, invocation)
+    if not printed(invocation, JOB, jobs):
+        _print_table(jobs, jobs, invocation)
+
+
+async def _listed(api: Api, invocation: Invocation) -> list[Tree]:
+    everywhere = invocation.on("all-namespaces")
+    listing = await api.list(JOB, None if everywhere else invocation.text("namespace"))
+    return [job for job in listing.items if _wanted(job, invocation)]
+
+
+def _wanted(job: Tree, invocation: Invocation) -> bool:
+    spec = job.get("spec") or {}
+    queue = str(invocation.values.get("queue", ""))
+    scheduler, fragment = invocation.text("scheduler"), invocation.text("selector")
+    return (
+        (not queue or spec.get("queue") == queue)
+        and (not scheduler or spec.get("schedulerName") == scheduler)
+        and fragment in job["metadata"]["name"]
+    )
+
+
+def _print_table(shown: Sequence[Tree], measured: Sequence[Tree], invocation: Invocation) -> None:
+    if not measured:
+        print("No resources found")
+        return
+    wide = "output" in invocation.values and is_wide(invocation)
+    print("\n".join(table(shown, measured, namespaces=invocation.on("all-namespaces"), wide=wide)))
+
+
+async def _watch(api: Api, invocation: Invocation) -> None:
+    """The table again whenever a job of it changes, at most twice a second."""
+    namespace = None if invocation.on("all-namespaces") else invocation.text("namespace")
+    while True:
+        listing = await api.list(JOB, namespace)
+        jobs = [job for job in listing.items if _wanted(job, invocation)]
+        if not printed(invocation, JOB, jobs):
+            _print_table(jobs, jobs, invocation)
+        print(flush=True)
+        async for event in api.watch(JOB, namespace, resource_version=listing.resource_version, bookmarks=False):
+            if event.type in ("ADDED", "MODIFIED", "DELETED"):
+                break
+        await asyncio.sleep(0.5)
+
+
+async def view(api: Api, invocation: Invocation) -> None:
+    name = name_of(invocation, "job name (specified by --name or -N) is mandatory to view a particular job")
+    job = await find(api, JOB, name, invocation.text("namespace"))
+    if not printed(invocation, JOB, [job], single=True):
+        await _print_view(api, job, conditions=True)
+
+
+async def _print_view(api: Api, job: Tree, *, conditions: bool) -> None:
+    print(job_text(job, conditions=conditions) + await events_text(api, job), end="")
+
+
+async def vjobs(api: Api, invocation: Invocation) -> None:
+    """List, or view one: widths come from all jobs of the answer, and the header is printed even over no rows."""
+    if invocation.text("name"):
+        job = await find(api, JOB, invocation.text("name"), invocation.text("namespace"))
+        await _print_view(api, job, conditions=False)
+        return
+    listing = await api.list(JOB, None if invocation.on("all-namespaces") else invocation.text("namespace"))
+    _print_table([job for job in listing.items if _wanted(job, invocation)], listing.items, invocation)
+
+
+async def suspend(api: Api, invocation: Invocation) -> None:
+    await _command(api, invocation, "suspend", "AbortJob")
+
+
+async def resume(api: Api, invocation: Invocation) -> None:
+    await _command(api, invocation, "resume", "ResumeJob")
+
+
+async def _command(api: Api, invocation: Invocation, verb: str, action: str) -> None:
+    name = name_of(invocation, f"job name is mandatory to {verb} a particular job")
+    job = await find(api, JOB, name, invocation.text("namespace"))
+    await api.create(COMMAND, command_for(job, JOB.api_version, JOB.kind, action), job["metadata"]["namespace"])
+
+
+def command_for(target: Tree, api_version: str, kind: str, action: str, namespace: str = "") -> Tree:
+    """The Command that asks a controller to act on an object, owned by that object."""
+    reference = {
+        "apiVersion": api_version,
+        "kind": kind,
+        "name": target["metadata"]["name"],
+        "uid": target["metadata"].get("uid", ""),
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    metadata: dict[str, Any] = {
+        "generateName": f"{target['metadata']['name']}-{action.lower()}-",
+        "namespace": namespace or target["metadata"].get("namespace", ""),
+        "ownerReferences": [reference],
+    }
+    return {
+        "apiVersion": COMMAND.api_version,
+        "kind": COMMAND.kind,
+        "metadata": metadata,
+        "action": action,
+        "target": reference,
+    }
+
+
+async def delete(api: Api, invocation: Invocation) -> None:
+    await _delete(api, invocation, "delete")
+
+
+async def cancel(api: Api, invocation: Invocation) -> None:
+    await _delete(api, invocation, "cancel")
+
+
+async def _delete(api: Api, invocation: Invocation, verb: str) -> None:
+    name = name_of(invocation, f"job name is mandatory to {verb} a particular job")
+    await api.delete(JOB, name, invocation.text("namespace"))
+    print(f"{verb} job {name} successfully")
