@@ -7,10 +7,11 @@ from typing import Any
 import msgspec
 
 from hekla.api.kinds import Kind
-from hekla.api.meta import AtomicStruct, Object, Struct, always
+from hekla.api.meta import Object, Struct, always
 from hekla.api.placement import NodeSelector
+from hekla.api.references import ObjectReference, SecretReference
 from hekla.api.schema import ResourceList, Time
-from hekla.api.volumes import HostPathVolumeSource, NFSVolumeSource, PersistentVolumeClaimSpec, SecretReference
+from hekla.api.volumes import HostPathVolumeSource, NFSVolumeSource, PersistentVolumeClaimSpec
 
 
 class PersistentVolumeClaimCondition(Struct):
@@ -61,16 +62,6 @@ class CSIPersistentVolumeSource(Struct):
     node_publish_secret_ref: SecretReference | None = None
     controller_expand_secret_ref: SecretReference | None = None
     node_expand_secret_ref: SecretReference | None = None
-
-
-class ObjectReference(AtomicStruct):
-    kind: str = ""
-    namespace: str = ""
-    name: str = ""
-    uid: str = ""
-    api_version: str = ""
-    resource_version: str = ""
-    field_path: str = ""
 
 
 class VolumeNodeAffinity(Struct):

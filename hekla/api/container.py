@@ -7,8 +7,8 @@ from typing import Annotated
 import msgspec
 
 from hekla.api.meta import AtomicStruct, Struct
+from hekla.api.references import ObjectFieldSelector, ResourceFieldSelector
 from hekla.api.schema import Atomic, Int32, Int64, IntOrString, NamedList, Required, ResourceList, Rule
-from hekla.api.volumes import ObjectFieldSelector, ResourceFieldSelector
 
 
 class ContainerPort(Struct):

@@ -53,7 +53,7 @@ class VolumeMountStatus(Struct):
 class LinuxContainerUser(Struct):
     uid: Int64 = 0
     gid: Int64 = 0
-    supplemental_groups: list[Int32] = []
+    supplemental_groups: list[Int64] = []
 
 
 class ContainerUser(Struct):

@@ -10,7 +10,6 @@ from hekla.api.claims import (
     CSIPersistentVolumeSource,
     LocalVolumeSource,
     ModifyVolumeStatus,
-    ObjectReference,
     PersistentVolume,
     PersistentVolumeClaim,
     PersistentVolumeClaimCondition,
@@ -67,7 +66,6 @@ from hekla.api.container_status import (
     VolumeMountStatus,
     VolumeStatus,
 )
-from hekla.api.drivers import LocalObjectReference
 from hekla.api.kinds import Kind
 from hekla.api.meta import AtomicStruct, Object, Struct, always
 from hekla.api.nodes import (
@@ -129,6 +127,15 @@ from hekla.api.pod import (
     PodTemplateSpec,
     Sysctl,
 )
+from hekla.api.references import (
+    LocalObjectReference,
+    ObjectFieldSelector,
+    ObjectReference,
+    ResourceFieldSelector,
+    SecretReference,
+    TypedLocalObjectReference,
+    TypedObjectReference,
+)
 from hekla.api.schema import Int32, Int64, PodTemplate, ResourceList, Time
 from hekla.api.services import (
     ENDPOINTS,
@@ -160,18 +167,13 @@ from hekla.api.volumes import (
     ImageVolumeSource,
     KeyToPath,
     NFSVolumeSource,
-    ObjectFieldSelector,
     PersistentVolumeClaimSpec,
     PersistentVolumeClaimTemplate,
     PersistentVolumeClaimVolumeSource,
     ProjectedVolumeSource,
-    ResourceFieldSelector,
     SecretProjection,
-    SecretReference,
     SecretVolumeSource,
     ServiceAccountTokenProjection,
-    TypedLocalObjectReference,
-    TypedObjectReference,
     Volume,
     VolumeProjection,
     VolumeResourceRequirements,

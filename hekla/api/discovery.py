@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from hekla.api.claims import ObjectReference
 from hekla.api.kinds import Kind
 from hekla.api.meta import Object, Struct, always
+from hekla.api.references import ObjectReference
 from hekla.api.schema import Int32
 
 

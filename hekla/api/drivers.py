@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from hekla.api.meta import AtomicStruct, LabelSelector, Struct, always
+from hekla.api.meta import LabelSelector, Struct, always
+from hekla.api.references import LocalObjectReference
 from hekla.api.schema import Atomic, Int32, Required, Rule
-
-
-class LocalObjectReference(AtomicStruct):
-    name: Annotated[str, Rule(default="")] = ""
 
 
 class GcePersistentDiskVolumeSource(Struct):

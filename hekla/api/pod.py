@@ -16,10 +16,10 @@ from hekla.api.container import (
     WindowsSecurityContextOptions,
 )
 from hekla.api.container_status import ContainerStatus
-from hekla.api.drivers import LocalObjectReference
 from hekla.api.kinds import Kind
 from hekla.api.meta import Object, Struct, TemplateMeta, always
 from hekla.api.placement import Affinity, Toleration, TopologySpreadConstraint
+from hekla.api.references import LocalObjectReference
 from hekla.api.schema import Atomic, Int32, Int64, NamedList, Required, ResourceList, Rule, Time
 from hekla.api.volumes import Volume
 
@@ -33,7 +33,7 @@ class PodSecurityContext(Struct):
     se_linux_options: SELinuxOptions | None = None
     run_as_user: Int64 | None = None
     run_as_non_root: bool | None = None
-    supplemental_groups: Atomic[list[Int32]] = []
+    supplemental_groups: Atomic[list[Int64]] = []
     fs_group: Int64 | None = None
     run_as_group: Int64 | None = None
     sysctls: Atomic[list[Sysctl]] = []

@@ -6,11 +6,9 @@ from typing import Any
 
 import msgspec
 
-from hekla.api.claims import CSIPersistentVolumeSource, LocalVolumeSource, ObjectReference, VolumeNodeAffinity
 from hekla.api.kinds import Kind
 from hekla.api.meta import AtomicStruct, LabelSelector, Object, Struct, always
-from hekla.api.schema import Int32, Int64, Quantity, ResourceList, Time
-from hekla.api.volumes import HostPathVolumeSource, NFSVolumeSource
+from hekla.api.schema import Int32, Int64, Quantity, Time
 
 
 class TopologySelectorLabelRequirement(Struct):
@@ -91,37 +89,7 @@ class CSIStorageCapacity(Object):
 
 class VolumeAttachmentSource(Struct):
     persistent_volume_name: str = ""
-    capacity: ResourceList = {}
-    gce_persistent_disk: dict[str, Any] | None = None
-    aws_elastic_block_store: dict[str, Any] | None = None
-    host_path: HostPathVolumeSource | None = None
-    glusterfs: dict[str, Any] | None = None
-    nfs: NFSVolumeSource | None = None
-    rbd: dict[str, Any] | None = None
-    iscsi: dict[str, Any] | None = None
-    cinder: dict[str, Any] | None = None
-    cephfs: dict[str, Any] | None = None
-    fc: dict[str, Any] | None = None
-    flocker: dict[str, Any] | None = None
-    flex_volume: dict[str, Any] | None = None
-    azure_file: dict[str, Any] | None = None
-    vsphere_volume: dict[str, Any] | None = None
-    quobyte: dict[str, Any] | None = None
-    azure_disk: dict[str, Any] | None = None
-    photon_persistent_disk: dict[str, Any] | None = None
-    portworx_volume: dict[str, Any] | None = None
-    scale_io: dict[str, Any] | None = None
-    local: LocalVolumeSource | None = None
-    storageos: dict[str, Any] | None = None
-    csi: CSIPersistentVolumeSource | None = None
-    access_modes: list[str] = []
-    claim_ref: ObjectReference | None = None
-    persistent_volume_reclaim_policy: str = ""
-    storage_class_name: str = ""
-    mount_options: list[str] = []
-    volume_mode: str = ""
-    node_affinity: VolumeNodeAffinity | None = None
-    volume_attributes_class_name: str = ""
+    inline_volume_spec: dict[str, Any] | None = None
 
 
 class VolumeAttachmentSpec(Struct):

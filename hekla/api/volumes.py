@@ -20,7 +20,6 @@ from hekla.api.drivers import (
     GitRepoVolumeSource,
     GlusterfsVolumeSource,
     IscsiVolumeSource,
-    LocalObjectReference,
     PhotonPersistentDiskVolumeSource,
     PodCertificateProjection,
     PortworxVolumeVolumeSource,
@@ -30,31 +29,20 @@ from hekla.api.drivers import (
     StorageosVolumeSource,
     VsphereVolumeVolumeSource,
 )
-from hekla.api.meta import AtomicStruct, LabelSelector, Struct, TemplateMeta
+from hekla.api.meta import LabelSelector, Struct, TemplateMeta
+from hekla.api.references import (
+    LocalObjectReference,
+    ObjectFieldSelector,
+    ResourceFieldSelector,
+    TypedLocalObjectReference,
+    TypedObjectReference,
+)
 from hekla.api.schema import Atomic, Int32, Int64, Quantity, Required, ResourceList, Rule
-
-
-class SecretReference(AtomicStruct):
-    name: str = ""
-    namespace: str = ""
 
 
 class VolumeResourceRequirements(Struct):
     limits: ResourceList = {}
     requests: ResourceList = {}
-
-
-class TypedLocalObjectReference(AtomicStruct):
-    api_group: str | None = None
-    kind: Required[str] = ""
-    name: Required[str] = ""
-
-
-class TypedObjectReference(Struct):
-    api_group: str = ""
-    kind: Required[str] = ""
-    name: Required[str] = ""
-    namespace: str = ""
 
 
 class PersistentVolumeClaimSpec(Struct):
@@ -67,17 +55,6 @@ class PersistentVolumeClaimSpec(Struct):
     data_source: TypedLocalObjectReference | None = None
     data_source_ref: TypedObjectReference | None = None
     volume_attributes_class_name: str = ""
-
-
-class ObjectFieldSelector(AtomicStruct):
-    api_version: str = ""
-    field_path: Required[str] = ""
-
-
-class ResourceFieldSelector(AtomicStruct):
-    container_name: str = ""
-    resource: Required[str] = ""
-    divisor: Quantity = ""
 
 
 class HostPathVolumeSource(Struct):
