@@ -7,7 +7,7 @@ import msgspec
 from hekla.api.kinds import Kind
 from hekla.api.meta import LabelSelector, Object, Struct, TemplateMeta, always
 from hekla.api.references import ObjectReference
-from hekla.api.schema import Int32, Int64, PodTemplate, Time
+from hekla.api.schema import Int32, Int64, NullableTime, PodTemplate, Time
 
 
 class PodFailurePolicyOnExitCodesRequirement(Struct):
@@ -62,7 +62,7 @@ class JobSpec(Struct):
 class JobCondition(Struct):
     type: str = ""
     status: str = ""
-    last_probe_time: Time = ""
+    last_probe_time: NullableTime = None
     last_transition_time: Time = ""
     reason: str = ""
     message: str = ""

@@ -10,14 +10,14 @@ from hekla.api.kinds import Kind
 from hekla.api.meta import Object, Struct, always
 from hekla.api.placement import NodeSelector
 from hekla.api.references import ObjectReference, SecretReference
-from hekla.api.schema import ResourceList, Time
+from hekla.api.schema import NullableTime, ResourceList, Time
 from hekla.api.volumes import HostPathVolumeSource, NFSVolumeSource, PersistentVolumeClaimSpec
 
 
 class PersistentVolumeClaimCondition(Struct):
     type: str = ""
     status: str = ""
-    last_probe_time: Time = ""
+    last_probe_time: NullableTime = None
     last_transition_time: Time = ""
     reason: str = ""
     message: str = ""

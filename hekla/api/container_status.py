@@ -6,7 +6,7 @@ import msgspec
 
 from hekla.api.container import ResourceRequirements
 from hekla.api.meta import Struct, always
-from hekla.api.schema import Int32, Int64, ResourceList, Time
+from hekla.api.schema import Int32, Int64, NullableTime, ResourceList
 
 
 class ContainerStateWaiting(Struct):
@@ -15,7 +15,7 @@ class ContainerStateWaiting(Struct):
 
 
 class ContainerStateRunning(Struct):
-    started_at: Time = ""
+    started_at: NullableTime = None
 
 
 class ContainerStateTerminated(Struct):
@@ -23,8 +23,8 @@ class ContainerStateTerminated(Struct):
     signal: Int32 = 0
     reason: str = ""
     message: str = ""
-    started_at: Time = ""
-    finished_at: Time = ""
+    started_at: NullableTime = None
+    finished_at: NullableTime = None
     container_id: str = ""
 
 

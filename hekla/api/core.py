@@ -136,7 +136,7 @@ from hekla.api.references import (
     TypedLocalObjectReference,
     TypedObjectReference,
 )
-from hekla.api.schema import Int32, Int64, PodTemplate, ResourceList, Time
+from hekla.api.schema import Int32, Int64, NullableTime, PodTemplate, ResourceList, Time
 from hekla.api.services import (
     ENDPOINTS,
     SERVICE,
@@ -422,7 +422,7 @@ class EventSource(Struct):
 
 class EventSeries(Struct):
     count: Int32 = 0
-    last_observed_time: Time = ""
+    last_observed_time: NullableTime = None
 
 
 class Event(Object):
@@ -432,11 +432,11 @@ class Event(Object):
     reason: str = ""
     message: str = ""
     source: EventSource = msgspec.field(default_factory=EventSource)
-    first_timestamp: Time = ""
-    last_timestamp: Time = ""
+    first_timestamp: NullableTime = None
+    last_timestamp: NullableTime = None
     count: Int32 = 0
     type: str = ""
-    event_time: Time = ""
+    event_time: NullableTime = None
     series: EventSeries | None = None
     action: str = ""
     related: ObjectReference | None = None

@@ -7,7 +7,7 @@ import msgspec
 from hekla.api.kinds import Kind
 from hekla.api.meta import Object, Struct, always
 from hekla.api.placement import Taint
-from hekla.api.schema import Int32, Int64, ResourceList, Time
+from hekla.api.schema import Int32, Int64, NullableTime, ResourceList, Time
 
 
 class ConfigMapNodeConfigSource(Struct):
@@ -35,7 +35,7 @@ class NodeSpec(Struct):
 class NodeCondition(Struct):
     type: str = ""
     status: str = ""
-    last_heartbeat_time: Time = ""
+    last_heartbeat_time: NullableTime = None
     last_transition_time: Time = ""
     reason: str = ""
     message: str = ""

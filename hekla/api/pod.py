@@ -20,7 +20,7 @@ from hekla.api.kinds import Kind
 from hekla.api.meta import Object, Struct, TemplateMeta, always
 from hekla.api.placement import Affinity, Toleration, TopologySpreadConstraint
 from hekla.api.references import LocalObjectReference
-from hekla.api.schema import Atomic, Int32, Int64, NamedList, Required, ResourceList, Rule, Time
+from hekla.api.schema import Atomic, Int32, Int64, NamedList, NullableTime, Required, ResourceList, Rule, Time
 from hekla.api.volumes import Volume
 
 
@@ -133,7 +133,7 @@ class PodSpec(Struct):
 class PodCondition(Struct):
     type: str = ""
     status: str = ""
-    last_probe_time: Time = ""
+    last_probe_time: NullableTime = None
     last_transition_time: Time = ""
     reason: str = ""
     message: str = ""

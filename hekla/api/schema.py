@@ -64,6 +64,8 @@ Count = Annotated[int, Rule(format="int32", minimum=0)]
 """A number of things: a 32-bit integer from 0 up."""
 Time = Annotated[str, Rule(format="date-time")]
 """RFC 3339 text; "" where absent."""
+NullableTime = Time | None
+"""A time that Go programs write as null when it is not set, so that reading null must be cheap."""
 Duration = str
 """Go duration text such as `1h30m`; "" where absent."""
 Subdomain = Annotated[str, Rule(max_length=253, pattern=SUBDOMAIN_PATTERN)]
