@@ -1,1 +1,26 @@
+"""The actions: what a cycle does, in the order in which the policy lists them.  Reference: scheduler-core 6."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from hekla.engine.actions.allocate import Allocate
+from hekla.engine.actions.backfill import Backfill
+from hekla.engine.actions.enqueue import Enqueue
+
+if TYPE_CHECKING:
+    from hekla.engine.session import Session
+
+
+class Action(Protocol):
+    """One step of a cycle."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    """Its arguments in the policy file, with their defaults; the type of a default is the type that is accepted."""
+
+    def run(self, session: Session) -> None: ...
+
+
+ACTIONS: Mapping[str, Action] = {action.name: action for action in (Enqueue(), Allocate(), Backfill())}

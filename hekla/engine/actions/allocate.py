@@ -1,0 +1,340 @@
+"""allocate: gives pending tasks nodes, job by job, a gang as a whole or not at all.  Reference: scheduler-core 6.2.
+
+Tasks of one class that follow each other are placed in one call.  Before a gang is ready that is as many as it still lacks;
+once it is ready, upstream serves one task a turn and asks again which queue and job comes first.  Where nobody else waits, the
+answer is known beforehand, and the turns are taken together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from hekla.engine.heap import Heap
+from hekla.engine.nodes import Bools
+from hekla.engine.queues import Queue
+from hekla.engine.reasons import FitErrors, Reason
+from hekla.engine.statement import Operation, Statement
+from hekla.engine.tasks import QUEUE_GATE, Job, Status, SubJob, Task
+
+if TYPE_CHECKING:
+    from hekla.engine.session import Session
+
+MANY = 1 << 30
+
+
+class Worksheet:
+    """What a job has to place: its sub-jobs in the order in which they are served, and the tasks of each."""
+
+    __slots__ = ("order", "tasks")
+
+    def __init__(self, order: list[SubJob], tasks: dict[str, list[Task]]) -> None:
+        self.order = order
+        self.tasks = tasks
+
+    def __bool__(self) -> bool:
+        return any(self.tasks.get(sub_job.uid) for sub_job in self.order)
+
+    def copy(self) -> Worksheet:
+        return Worksheet(list(self.order), {uid: list(tasks) for uid, tasks in self.tasks.items()})
+
+
+class Allocate:
+    """See the module."""
+
+    name = "allocate"
+    arguments: Mapping[str, Any] = {"predicateErrorCacheEnable": True}
+
+    def run(self, session: Session) -> None:
+        _Turns(session).run()
+
+
+def eligible(task: Task) -> bool:
+    """Whether allocate is the action for this task."""
+    return not task.best_effort and not task.gated_by_others
+
+
+def worksheet(session: Session, job: Job) -> Worksheet:
+    """Sub-jobs that the minimum needs come first, the rest in their order."""
+    if not job.policies:
+        sub_job = job.default_sub_job()
+        tasks = session.sorted_tasks(task for task in job.pending() if eligible(task))
+        return Worksheet([sub_job], {sub_job.uid: tasks})
+    waiting = sorted((one for one in job.sub_jobs.values() if not session.sub_job_ready(one)), key=session.sub_job_key)
+    have: dict[str, int] = {}
+    for sub_job in job.sub_jobs.values():
+        if session.sub_job_ready(sub_job):
+            have[sub_job.group] = have.get(sub_job.group, 0) + 1
+    required: set[str] = set()
+    for sub_job in waiting:
+        if have.get(sub_job.group, 0) < job.min_sub_jobs.get(sub_job.group, 0):
+            have[sub_job.group] = have.get(sub_job.group, 0) + 1
+            required.add(sub_job.uid)
+    order = sorted(job.sub_jobs.values(), key=lambda one: (one.uid not in required, *session.sub_job_key(one)))
+    tasks_of = {one.uid: session.sorted_tasks(task for task in one.pending() if eligible(task)) for one in order}
+    return Worksheet([one for one in order if tasks_of[one.uid]], tasks_of)
+
+
+class _Turns:
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.jobs: dict[str, Heap[Job]] = {}
+        self.sheets: dict[str, Worksheet] = {}
+
+    def run(self) -> None:
+        session = self.session
+        self._collect()
+        queues = Heap(session.queue_key, (session.state.queues[name] for name in self.jobs))
+        while queues:
+            queue = queues.pop()
+            if session.overused(queue):
+                continue
+            jobs = self.jobs[queue.name]
+            if not jobs:
+                continue
+            job = jobs.pop()
+            alone = not queues and not jobs
+            if self._serve(queue, job, alone):
+                jobs.push(job)
+            queues.push(queue)
+
+    def _collect(self) -> None:
+        session = self.session
+        enqueues = session.has_action("enqueue")
+        for job in session.active_jobs():
+            if job.is_pending:
+                if enqueues:
+                    continue
+                session.let_in(job)
+            job.forget_trouble()
+            invalid = session.job_valid(job)
+            if invalid is not None:
+                job.fit_message = invalid.message
+                continue
+            sheet = worksheet(session, job)
+            if not sheet:
+                continue
+            self.sheets[job.key] = sheet
+            heap = self.jobs.get(job.queue)
+            if heap is None:
+                heap = self.jobs[job.queue] = Heap(session.job_key)
+            heap.push(job)
+
+    def _serve(self, queue: Queue, job: Job, alone: bool) -> bool:
+        """One turn of one job; True where it wants another."""
+        session, sheet = self.session, self.sheets[job.key]
+        if job.policies or job.has_hard_topology:
+            statement = allocate_job(session, queue, job, sheet)
+        else:
+            sub_job = job.default_sub_job()
+            tasks = sheet.tasks[sub_job.uid]
+            statement = allocate_tasks(session, queue, sub_job, tasks, None, alone and session.job_ready(job))
+        if statement is None:
+            return False
+        if not session.job_ready(job):
+            session.promised.append(statement)
+            return False
+        statement.commit()
+        return bool(sheet)
+
+
+def allocate_job(session: Session, queue: Queue, job: Job, sheet: Worksheet) -> Statement | None:
+    """A job with sub-groups or a hard topology: each domain is tried dry, the best that holds it is taken."""
+    best: tuple[float, str, list[Operation], Worksheet] | None = None
+    for domains in session.gradient_of_job(job, "allocate"):
+        for domain in domains:
+            job.fit_errors = {}
+            trial = sheet.copy()
+            score, statements = _try_domain(session, queue, job, trial, domain)
+            saved = [operation for statement in statements for operation in statement.save()]
+            holds = bool(saved) and (session.job_ready(job) or session.job_pipelined(job))
+            for statement in statements:
+                statement.discard()
+            if holds and (best is None or score > best[0]):
+                best = (score, domain, saved, trial)
+        if best is not None:
+            break
+    if best is None:
+        return None
+    statement = session.statement()
+    statement.replay(best[2])
+    sheet.order, sheet.tasks = best[3].order, best[3].tasks
+    return statement
+
+
+def _try_domain(
+    session: Session, queue: Queue, job: Job, sheet: Worksheet, domain: str
+) -> tuple[float, list[Statement]]:
+    statements: list[Statement] = []
+    total = 0.0
+    order = list(sheet.order)
+    while order:
+        sub_job = order.pop(0)
+        tasks = sheet.tasks[sub_job.uid]
+        if not tasks:
+            continue
+        statement, score = _allocate_sub_job(session, queue, sub_job, tasks, domain)
+        if statement is None or not statement:
+            continue
+        statements.append(statement)
+        total += score
+        if tasks:
+            order.insert(0, sub_job)
+        if session.job_ready(job):
+            break
+    return total, statements
+
+
+def _allocate_sub_job(
+    session: Session, queue: Queue, sub_job: SubJob, tasks: list[Task], domain: str
+) -> tuple[Statement | None, float]:
+    for domains in session.gradient_of_sub_job(sub_job, domain, "allocate"):
+        found: list[tuple[str, list[Operation], list[Task]]] = []
+        for one in domains:
+            for key in [task.key for task in tasks]:
+                sub_job.job.fit_errors.pop(key, None)
+            rest = list(tasks)
+            statement = allocate_tasks(session, queue, sub_job, rest, session.nodes_of_domain(one), False)
+            if statement is None:
+                continue
+            if statement:
+                found.append((one, statement.save(), rest))
+            statement.discard()
+        if not found:
+            continue
+        scores = session.domain_scores(sub_job, [one for one, _, _ in found])
+        best = max(range(len(found)), key=lambda at: (scores.get(found[at][0], 0.0), -at))
+        statement = session.statement()
+        statement.replay(found[best][1])
+        tasks[:] = found[best][2]
+        return statement, scores.get(found[best][0], 0.0)
+    return None, 0.0
+
+
+def allocate_tasks(
+    session: Session, queue: Queue, sub_job: SubJob, tasks: list[Task], scope: Bools | None, all_at_once: bool
+) -> Statement | None:
+    """Place tasks (served from the front of the list, which shrinks) until the sub-job is ready.
+
+    `all_at_once`: nobody else waits, so what is left may be placed in this turn.
+    """
+    statement = session.statement()
+    job = sub_job.job
+    failed_roles: set[str] = set()
+    for task in sub_job.tasks.values() if job.fit_errors else ():
+        if task.role and task.key in job.fit_errors:
+            failed_roles.add(task.role)
+    at = 0
+    while at < len(tasks):
+        task = tasks[at]
+        run = _run_length(tasks, at)
+        wanted = min(run, MANY if all_at_once else session.tasks_until_ready(sub_job))
+        allowed = session.allocatable_count(queue, task, wanted)
+        if not allowed:
+            job.short_of_quota = task
+            at += run  # The same request of the same queue: none of the run is allowed now.
+            continue
+        if task.gated:
+            if session.lifts_gates and task.annotations.get(QUEUE_GATE) == "true":
+                session.decisions.gates.append(task.key)
+            at += 1
+            continue
+        if task.role and task.role in failed_roles:
+            skipped = FitErrors(
+                0, base=f"Task {task.name} with role spec {task.role} has already predicated failed, skip"
+            )
+            for one in tasks[at : at + run]:
+                job.fit_errors.setdefault(one.key, skipped)
+            at += run
+            continue
+        placed, errors, again = place(session, statement, tasks, at, allowed, scope)
+        at += placed
+        if placed and session.sub_job_ready(sub_job) and not (all_at_once and at < len(tasks) and (again or errors is None)):
+            break
+        if errors is not None:
+            # What does not fit now does not fit for the others of its class either.
+            for one in tasks[at : at + _run_length(tasks, at)]:
+                job.fit_errors[one.key] = errors
+            if tasks[at].role:
+                failed_roles.add(tasks[at].role)
+            if not _may_continue(job, sub_job, failed_roles):
+                at = len(tasks)
+                break
+            at += _run_length(tasks, at)
+    del tasks[:at]
+    if session.sub_job_ready(sub_job) or session.sub_job_pipelined(sub_job):
+        return statement
+    statement.discard()
+    return None
+
+
+def place(
+    session: Session, statement: Statement, tasks: list[Task], at: int, count: int, scope: Bools | None
+) -> tuple[int, FitErrors | None, bool]:
+    """Filter, score, place: up to `count` tasks of the class at `tasks[at]`.
+
+    Returns how many were placed, why the next found no node (None where all were placed), and whether to come again.
+    """
+    pipeline, task = session.hooks.pipeline, tasks[at]
+    blocked = session.prefilter(task)
+    if blocked:
+        mask = session.state.nodes.ready if scope is None else scope
+        return 0, FitErrors(int(mask.sum()), [Reason(blocked, int(mask.sum()), mask, "prefilter")]), False
+    done = 0
+    while done < count:
+        candidates = pipeline.candidates(session, task, scope)
+        pipelining = not len(candidates.idle)
+        rows = candidates.future if pipelining else candidates.idle
+        if task.nominated:
+            row = session.state.nodes.rows.get(task.nominated)
+            if row is not None and row in candidates.future:
+                rows = candidates.future[candidates.future == row]
+                pipelining = row not in candidates.idle
+        if not len(rows):
+            return done, pipeline.explain(session, task, scope), False
+        chosen, _ = pipeline.fill(session, task, 1 if task.nominated else count - done, rows, pipelining)
+        batch = tasks[at + done : at + done + len(chosen)]
+        statement.place(batch, chosen, Status.PIPELINED if pipelining else Status.ALLOCATED)
+        done += len(chosen)
+        if pipelining and done < count and not len(chosen):
+            break
+    return done, None, False
+
+
+def _run_length(tasks: list[Task], at: int) -> int:
+    """How many tasks from here on are the same to every plugin."""
+    first = tasks[at]
+    end = at + 1
+    while end < len(tasks):
+        task = tasks[end]
+        if (
+            task.pods is not first.pods
+            or task.role != first.role
+            or task.gated != first.gated
+            or task.nominated != first.nominated
+            or (task.labels is not first.labels and (task.labels.terms or first.labels.terms))
+        ):
+            break
+        end += 1
+    return end - at
+
+
+def _may_continue(job: Job, sub_job: SubJob, failed_roles: set[str]) -> bool:
+    """After a task failed: can the group still reach its minimum?  Reference: scheduler-core 4.6."""
+    if job.min_available == len(job.tasks):
+        return False
+    if sub_job.min_available >= len(sub_job.tasks):
+        return False
+    if job.policies:
+        return True
+    if job.min_available < job.role_total:
+        pending = sum(1 for task in job.pending() if task.role not in failed_roles)
+        return job.counts.ready + pending >= job.min_available
+    for role in failed_roles:
+        minimum = job.role_minimums.get(role, 0)
+        if minimum > 0 and job.role_count(role) < minimum:
+            return False
+    return True
+
+
+__all__ = ["Allocate", "Worksheet", "allocate_tasks", "place", "worksheet"]

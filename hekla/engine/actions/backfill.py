@@ -1,0 +1,58 @@
+"""backfill: places best-effort tasks, which ask for nothing and so fit anywhere.  Reference: scheduler-core 6.3."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hekla.engine.heap import Heap
+from hekla.engine.reasons import FitErrors, Reason
+from hekla.engine.tasks import Job, Status, Task
+
+if TYPE_CHECKING:
+    from hekla.engine.session import Session
+
+
+class Backfill:
+    """No quota is asked: a best-effort task takes nothing but a pod's place."""
+
+    name = "backfill"
+    arguments: Mapping[str, Any] = {"predicateErrorCacheEnable": True}
+
+    def run(self, session: Session) -> None:
+        pipeline = session.hooks.pipeline
+        for task in pick(session):
+            job = task.job
+            assert job is not None
+            blocked = session.prefilter(task)
+            if blocked:
+                ready = session.state.nodes.ready
+                job.fit_errors[task.key] = FitErrors(int(ready.sum()), [Reason(blocked, int(ready.sum()), ready)])
+                continue
+            rows = np.flatnonzero(pipeline.feasible(session, task))
+            if not len(rows):
+                job.fit_errors[task.key] = pipeline.explain(session, task, room=False)
+                continue
+            session.allocate_now(task, pipeline.best(session, task, pipeline.preferred(session, rows)))
+
+
+def pick(session: Session) -> list[Task]:
+    """The best-effort tasks that wait, in the order in which they are served; promises made to them are taken back."""
+    jobs: dict[str, list[Job]] = {}
+    for job in session.active_jobs():
+        if not job.is_pending and session.job_valid(job) is None:
+            jobs.setdefault(job.queue, []).append(job)
+    queues = Heap(session.queue_key, (session.state.queues[name] for name in jobs))
+    result: list[Task] = []
+    while queues:
+        for job in sorted(jobs[queues.pop().name], key=session.job_key):
+            promised = [task for task in job.counts.statuses[Status.PIPELINED].values() if task.best_effort]
+            for task in promised:
+                session.unpromise(task)
+            if job.counts.pending_best_effort:
+                result.extend(
+                    session.sorted_tasks(task for task in job.pending() if task.best_effort and not task.gated)
+                )
+    return result

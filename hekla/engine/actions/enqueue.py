@@ -1,0 +1,36 @@
+"""enqueue: lets pending PodGroups in, as far as queues and cluster have room for them.  Reference: scheduler-core 6.1."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from hekla.engine.heap import Heap
+from hekla.engine.tasks import Job
+
+if TYPE_CHECKING:
+    from hekla.engine.session import Session
+
+
+class Enqueue:
+    """Queue by queue, job by job; each admission counts against the next."""
+
+    name = "enqueue"
+    arguments: Mapping[str, Any] = {}
+
+    def run(self, session: Session) -> None:
+        waiting: dict[str, Heap[Job]] = {}
+        for job in session.active_jobs():
+            if job.is_pending:
+                waiting.setdefault(job.queue, Heap(session.job_key)).push(job)
+        queues = Heap(session.queue_key, (session.state.queues[name] for name in waiting))
+        while queues:
+            queue = queues.pop()
+            jobs = waiting[queue.name]
+            if not jobs:
+                continue
+            job = jobs.pop()
+            if job.min_resources is None or session.job_enqueueable(job):
+                session.job_enqueued(job)
+                session.let_in(job)
+            queues.push(queue)

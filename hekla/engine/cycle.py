@@ -1,0 +1,63 @@
+"""One cycle: open, run the policy's actions, close.  Reference: scheduler-core 1.6, 5.1, 5.2."""
+
+from __future__ import annotations
+
+from hekla.engine.actions import ACTIONS
+from hekla.engine.decisions import Decisions
+from hekla.engine.policy import Policy
+from hekla.engine.report import report
+from hekla.engine.session import Hooks, Session
+from hekla.engine.state import State
+
+
+def cycle(state: State, policy: Policy, now: float, *, uid: str = "") -> Decisions:
+    """Decide what to do about the cluster as it is.  `now`: seconds since 1970.
+
+    What it decides is assumed to happen: bound pods hold their room in `state` from here on, evicted ones are on their way
+    out, admitted PodGroups are Inqueue.  The same state and policy give the same decisions, in any process.
+    """
+    hooks = hooks_of(state, policy)
+    if state.settled == (state.version, hooks) and not hooks.time_dependent:
+        return Decisions()
+    session = open_session(state, hooks, now, uid)
+    for name in policy.actions:
+        ACTIONS[name].run(session)
+    return close_session(session)
+
+
+def hooks_of(state: State, policy: Policy) -> Hooks:
+    """The policy's plugins, made once and kept with the state that they are used on."""
+    if state.hooks is None or state.hooks.policy is not policy:
+        state.hooks = Hooks(policy)
+    return state.hooks
+
+
+def open_session(state: State, hooks: Hooks, now: float, uid: str = "") -> Session:
+    """A session over the state, every plugin opened."""
+    state.refresh()
+    state.cycle += 1
+    session = Session(state, hooks, now, uid or f"cycle-{state.cycle}")
+    session.total = state.nodes.total()
+    for plugin in hooks.plugins:
+        plugin.open(session)
+    return session
+
+
+def close_session(session: Session) -> Decisions:
+    """Say what became of every job that was looked at, then undo what was only promised."""
+    state = session.state
+    for plugin in session.hooks.plugins:
+        plugin.close(session)
+    report(session)
+    for statement in reversed(session.promised):
+        statement.rollback()
+    for task in session.evicted:
+        if state.tasks.get(task.key) is task:
+            state.nodes.appear(task, task.row)
+    for job in session.touched.values():
+        job.plugin_state.pop("allocated_now", None)
+        state.dirty[job.key] = job
+    decided = session.decisions
+    moved = bool(decided.binds or decided.evictions or decided.gates or session.let_in_any)
+    state.settled = None if moved else (state.version, session.hooks)
+    return decided

@@ -1,0 +1,113 @@
+"""What a cycle decided, as data.  Whoever runs the engine carries it out; the engine itself does nothing to the world."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from hekla.engine.explanation import Explanation
+
+
+class Bind(msgspec.Struct, frozen=True):
+    """Bind this pod to this node."""
+
+    pod: str
+    uid: str
+    node: str
+    job: str
+    annotations: dict[str, str] = {}
+
+
+class Evict(msgspec.Struct, frozen=True):
+    """Evict this pod.  `reason` is the action: preempt, reclaim, shuffle, gangpreempt, gangreclaim."""
+
+    pod: str
+    uid: str
+    node: str
+    job: str
+    reason: str
+
+
+class Pipelined(msgspec.Struct, frozen=True):
+    """This pod waits for room that is being freed on this node."""
+
+    pod: str
+    uid: str
+    node: str
+    job: str
+
+
+class PodGroupStatus(msgspec.Struct, frozen=True):
+    """The status that a PodGroup should have now; made only where it differs from what the API holds."""
+
+    key: str
+    uid: str
+    phase: str
+    running: int
+    succeeded: int
+    failed: int
+    conditions: list[dict[str, Any]]
+    """Complete, in API form, transition times left for the writer."""
+
+
+class PodCondition(msgspec.Struct, frozen=True):
+    """PodScheduled=False on a pod; made only where it differs from what the pod says."""
+
+    pod: str
+    uid: str
+    reason: str
+    message: str
+    nominated_node: str
+
+
+class Event(msgspec.Struct, frozen=True):
+    """An event on an object of the batch kinds (PodGroup) or on a pod."""
+
+    kind: str
+    key: str
+    uid: str
+    type: str
+    reason: str
+    message: str
+
+
+class QueueStatus(msgspec.Struct, frozen=True):
+    """What a queue's jobs hold; made only where it differs."""
+
+    name: str
+    allocated: dict[str, str]
+
+
+class Decisions(msgspec.Struct):
+    """All of one cycle, in the order in which it was decided."""
+
+    binds: list[Bind] = []
+    evictions: list[Evict] = []
+    pipelined: list[Pipelined] = []
+    pod_groups: list[PodGroupStatus] = []
+    conditions: list[PodCondition] = []
+    queues: list[QueueStatus] = []
+    events: list[Event] = []
+    gates: list[str] = []
+    """Pods whose queue gate is to be lifted."""
+    explanations: dict[str, Explanation] = {}
+    """Job key -> why it waits."""
+    metrics: list[tuple[str, tuple[tuple[str, str], ...], float]] = []
+    """Gauges and counters that plugins set: name, labels, value."""
+    problems: list[str] = []
+    """What went wrong inside a plugin, and whose fault it was."""
+
+    @property
+    def empty(self) -> bool:
+        """Nothing to be carried out."""
+        return not (self.binds or self.evictions or self.pod_groups or self.conditions or self.queues or self.gates)
+
+    def nodes_of(self, job: str) -> set[str]:
+        """The nodes that a job's pods were bound to; the job by key or by name alone."""
+        return {bind.node for bind in self.binds if bind.job == job or bind.job.rpartition("/")[2] == job}
+
+    def bound(self) -> dict[str, str]:
+        """Pod key -> node."""
+        return {bind.pod: bind.node for bind in self.binds}

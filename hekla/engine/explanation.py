@@ -1,0 +1,167 @@
+"""Why a job waits, as data and as a sentence: which constraint, which resource, how short, on how many nodes, what would help."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from hekla.engine.reasons import FitErrors, Reason
+from hekla.engine.resources import CPU, MEMORY, PODS, Amounts, ordered
+from hekla.engine.tasks import Job, Status, Task
+
+if TYPE_CHECKING:
+    from hekla.engine.session import Session
+
+
+class NodeReason(msgspec.Struct, frozen=True):
+    """One reason that rules out some nodes."""
+
+    reason: str
+    """As in the pod's condition."""
+    nodes: int
+    text: str
+    """As a person would say it."""
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """Why one job waits."""
+
+    job: str
+    queue: str
+    constraint: str
+    """enqueue, validity, quota, nodes, gang, order."""
+    needs: int
+    """Tasks that its minimum asks for."""
+    fit: int
+    """Tasks that hold or found a place."""
+    nodes: int
+    reasons: list[NodeReason]
+    remedy: str
+    text: str
+
+
+def explain(session: Session, job: Job) -> Explanation:
+    """Look at a job at the end of a cycle, before promises are undone."""
+    fit = _fit(job)
+    needs = max(job.min_available, 1)
+    if job.is_pending or job.enqueue_block:
+        why = job.enqueue_block or "it has not been let in yet"
+        text = f"{job.name} waits to enter queue {job.queue}: {why}."
+        return Explanation(job.key, job.queue, "enqueue", needs, fit, 0, [], "", text)
+    if job.fit_message:
+        text = f"{job.name} cannot start: {job.fit_message}."
+        return Explanation(job.key, job.queue, "validity", needs, fit, 0, [], "", text)
+    errors, task = _first_errors(job)
+    if errors is not None and task is not None:
+        return _explain_nodes(session, job, task, errors, needs, fit)
+    if job.short_of_quota is not None:
+        asked = describe(job.short_of_quota.request.amounts)
+        remedy = f"It starts when jobs of the queue end or its share grows by {asked}."
+        text = f"{job.name}: queue {job.queue} may not take another {asked} now. {remedy}"
+        return Explanation(job.key, job.queue, "quota", needs, fit, 0, [], remedy, text)
+    if job.counts.statuses[Status.PIPELINED]:
+        remedy = "It starts when the pods that are being ended have left."
+        text = f"{job.name} waits for room that is being freed. {remedy}"
+        return Explanation(job.key, job.queue, "nodes", needs, fit, 0, [], remedy, text)
+    text = f"{job.name} waits for its turn in queue {job.queue}."
+    return Explanation(job.key, job.queue, "order", needs, fit, 0, [], "", text)
+
+
+def _fit(job: Job) -> int:
+    counts = job.counts
+    held = counts.ready + counts.waiting
+    return held + sum(
+        1
+        for task in counts.statuses[Status.PENDING].values()
+        if task.last is not None and task.last[0] in (Status.ALLOCATED, Status.PIPELINED)
+    )
+
+
+def _first_errors(job: Job) -> tuple[FitErrors | None, Task | None]:
+    for key in sorted(job.fit_errors):
+        task = job.tasks.get(key)
+        if task is not None and job.fit_errors[key].nodes:
+            return job.fit_errors[key], task
+    return None, None
+
+
+def _explain_nodes(session: Session, job: Job, task: Task, errors: FitErrors, needs: int, fit: int) -> Explanation:
+    asked = describe(task.request.amounts)
+    reasons = _node_reasons(session, task, errors)
+    pods = "pod" if needs == 1 else "pods"
+    text = f"{job.name} needs {needs} {pods} of {asked}; {fit} fit{'s' if fit == 1 else ''}. "
+    nodes = "node" if errors.nodes == 1 else "nodes"
+    text += f"{errors.nodes} {nodes}: " + ", ".join(f"{one.nodes} {one.text}" for one in reasons) + "."
+    missing = max(needs - fit, 1)
+    more = "more node has" if missing == 1 else "more nodes have"
+    remedy = ""
+    if any(one.reason.startswith("Insufficient") for one in reasons):
+        remedy = f"It starts when {missing} {more} {asked} free."
+        text += " " + remedy
+    return Explanation(job.key, job.queue, "nodes", needs, fit, errors.nodes, reasons, remedy, text)
+
+
+def _node_reasons(session: Session, task: Task, errors: FitErrors) -> list[NodeReason]:
+    merged: list[NodeReason] = []
+    for reason in sorted(errors.reasons, key=lambda one: -one.count):
+        merged.extend(_say(session, task, reason))
+    return merged
+
+
+def _say(session: Session, task: Task, reason: Reason) -> list[NodeReason]:
+    nodes = session.state.nodes
+    lacks, has, is_ = ("lacks", "has", "is") if reason.count == 1 else ("lack", "have", "are")
+    if reason.filter.startswith("room:") and reason.mask is not None:
+        name = reason.filter.removeprefix("room:")
+        column = session.state.space.column(name)
+        most = float(np.max(nodes.future_idle()[column][reason.mask], initial=0.0))
+        return [NodeReason(reason.text, reason.count, f"{lacks} {name} (at most {amount(name, most)} free)")]
+    if reason.filter == "TaintToleration" and reason.mask is not None:
+        return [
+            NodeReason(reason.text, count, f"{'has' if count == 1 else 'have'} the taint {taint}")
+            for taint, count in _taints(session, task, reason)
+        ]
+    if reason.filter == "NodeUnschedulable":
+        return [NodeReason(reason.text, reason.count, f"{is_} cordoned")]
+    if reason.filter == "NodeAffinity":
+        return [NodeReason(reason.text, reason.count, "does not match its selector" if reason.count == 1
+                           else "do not match its selector")]  # fmt: skip
+    if reason.filter == "PodNumber":
+        return [NodeReason(reason.text, reason.count, f"{has} no room for another pod")]
+    return [NodeReason(reason.text, reason.count, f"{is_} out: {reason.text}")]
+
+
+def _taints(session: Session, task: Task, reason: Reason) -> list[tuple[str, int]]:
+    nodes = session.state.nodes
+    counts: dict[str, int] = {}
+    codes, many = np.unique(nodes.taint_codes[reason.mask], return_counts=True)
+    for code, count in zip(codes.tolist(), many.tolist()):
+        for taint in nodes.taint_sets[code]:
+            if taint.effect in ("NoSchedule", "NoExecute") and not any(
+                one.tolerates(taint) for one in task.pods.tolerations
+            ):
+                counts[str(taint)] = counts.get(str(taint), 0) + count
+                break
+    return sorted(counts.items())
+
+
+def describe(amounts: Amounts) -> str:
+    """A request in a few words: cpu=4 memory=2Gi."""
+    parts = [f"{name}={amount(name, amounts[name])}" for name in ordered(amounts) if name != PODS and amounts[name] > 0]
+    return " ".join(parts) or "nothing"
+
+
+def amount(name: str, value: float) -> str:
+    """One amount as a person writes it."""
+    if name == MEMORY:
+        for unit, size in (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)):
+            if value >= size:
+                return f"{value / size:.4g}{unit}"
+        return f"{value:.0f}"
+    if name == PODS:
+        return f"{value:.0f}"
+    if name == CPU and value % 1000:
+        return f"{value:.0f}m"
+    return f"{value / 1000:g}"

@@ -1,0 +1,408 @@
+"""Filter, score, place: the order that every reader expects, written once.
+
+Placing k pods of one class is one call.  A node's score after 0, 1, 2, ... more pods of the class is a sequence that depends on
+that node alone, so choosing the best node k times over is a merge of such sequences by their heads.  The merge has a closed
+form: entries in order of the *smallest value so far* in their sequence, ties by node, then by position.  So a gang is placed by
+computing a few levels of scores as vectors and sorting, and the result equals placing one at a time, exactly.  Where a filter
+or score looks at other nodes too (inter-pod terms, spread), one placement is one step.
+Reference: plugins-placement 0.5, 0.6; scheduler-core 6.0, 9.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hekla.engine.nodes import Bools, NodeView, Rows
+from hekla.engine.plugin import Code, Depends, Filter, Normalise, Plugin, Score, defines
+from hekla.engine.reasons import FitErrors, Reason
+from hekla.engine.resources import EPSILON, Floats, ordered
+
+if TYPE_CHECKING:
+    from hekla.engine.podclass import PodClass
+    from hekla.engine.session import Hooks, Session
+    from hekla.engine.tasks import Task
+
+_NONE: Rows = np.zeros(0, dtype=np.intp)
+
+
+@dataclass(slots=True)
+class Candidates:
+    """Nodes that a class may go to: with room now, and with room once the releasing have gone."""
+
+    idle: Rows
+    future: Rows
+
+
+class Pipeline:
+    """The filters and scores of a policy, in the policy's order."""
+
+    def __init__(self, hooks: Hooks) -> None:
+        self.filters: list[tuple[Plugin, list[Filter]]] = []
+        for plugin in hooks.plugins:
+            if not plugin.flags.get("enablePredicate", False):
+                continue
+            own = list(plugin.filters()) if defines(plugin, "filters") else []
+            if defines(plugin, "predicate"):
+                own.append(_simple_filter(plugin))
+            if own:
+                self.filters.append((plugin, own))
+        self.scores: list[tuple[Plugin, Score]] = []
+        for plugin in hooks.plugins:
+            if not plugin.flags.get("enableNodeOrder", False):
+                continue
+            listed = list(plugin.scores()) if defines(plugin, "scores") else []
+            if defines(plugin, "score"):
+                listed.append(_simple_score(plugin))
+            self.scores.extend((plugin, score) for score in listed if score.weight)
+        self.static_filters = [one for _, own in self.filters for one in own if one.depends_on is Depends.STATIC]
+        self.row_filters = [one for _, own in self.filters for one in own if one.depends_on is Depends.NODE_ROW]
+        self.cluster_filters = [one for _, own in self.filters for one in own if one.depends_on is Depends.CLUSTER]
+
+    # ------------------------------------------------------------------------------------------------- filter
+
+    def static_mask(self, session: Session, task: Task) -> Bools:
+        """`[nodes]`: what does not change as long as no node object changes."""
+        nodes, pods = session.state.nodes, task.pods
+
+        def compute() -> Bools:
+            mask = nodes.ready.copy()
+            view = NodeView(nodes)
+            for one in self.static_filters:
+                passed = one.mask(pods, view, task)
+                if passed is not None:
+                    mask &= passed
+            return mask
+
+        return pods.static(("mask", id(self)), nodes, compute)
+
+    def feasible(self, session: Session, task: Task, scope: Bools | None = None) -> Bools:
+        """`[nodes]`: passes every filter; room is not asked."""
+        nodes, pods = session.state.nodes, task.pods
+        mask = self.static_mask(session, task)
+        if scope is not None:
+            mask = mask & scope
+        if session.shard_mode == "hard" and session.node_scope is not None:
+            mask = mask & session.node_scope
+        view = NodeView(nodes)
+        for one in (*self.row_filters, *self.cluster_filters):
+            passed = one.mask(pods, view, task)
+            if passed is not None:
+                mask = mask & passed
+        return mask
+
+    def passes(self, session: Session, task: Task, row: int, unresolvable_only: bool = False) -> bool:
+        """Every filter on one node; of those that evictions could help, none when asked so."""
+        view = NodeView(session.state.nodes, np.array([row]))
+        for _, own in self.filters:
+            for one in own:
+                if unresolvable_only and one.code is not Code.UNRESOLVABLE:
+                    continue
+                passed = one.mask(task.pods, view, task)
+                if passed is not None and not passed[0]:
+                    return False
+        return bool(session.state.nodes.ready[row])
+
+    def preempt_mask(self, session: Session, task: Task) -> Bools:
+        """`[nodes]`: no filter says that evictions could not help."""
+        mask = session.state.nodes.ready.copy()
+        if session.shard_mode == "hard" and session.node_scope is not None:
+            mask &= session.node_scope
+        view = NodeView(session.state.nodes)
+        for _, own in self.filters:
+            for one in own:
+                if one.code is Code.UNRESOLVABLE:
+                    passed = one.mask(task.pods, view, task)
+                    if passed is not None:
+                        mask &= passed
+        return mask
+
+    def candidates(self, session: Session, task: Task, scope: Bools | None = None) -> Candidates:
+        """Nodes that pass every filter and have room, now or soon."""
+        mask = self.feasible(session, task, scope)
+        view = NodeView(session.state.nodes)
+        mask = mask & view.fits(task.request, future=True)
+        return Candidates(
+            idle=np.flatnonzero(mask & view.fits(task.request, future=False)), future=np.flatnonzero(mask)
+        )
+
+    def explain(self, session: Session, task: Task, scope: Bools | None = None, room: bool = True) -> FitErrors:
+        """Why no node will do: counts a reason, in the order in which the filters speak."""
+        nodes, pods = session.state.nodes, task.pods
+        remaining = nodes.ready.copy()
+        if scope is not None:
+            remaining &= scope
+        errors = FitErrors(nodes=int(remaining.sum()))
+        unresolvable = np.zeros(len(nodes), dtype=np.bool_)
+        if session.shard_mode == "hard" and session.node_scope is not None:
+            outside = remaining & ~session.node_scope
+            _note(errors, "node isn't in scheduler node shard", outside, "shard")
+            remaining &= session.node_scope
+        if room:
+            future = nodes.future_idle()
+            for name in ordered(task.request.amounts):
+                lacking = remaining & ~(task.request.amounts[name] < future[session.state.space.column(name)] + EPSILON)
+                _note(errors, f"Insufficient {name}", lacking, f"room:{name}")
+                remaining &= ~lacking
+        view = NodeView(nodes)
+        for _, own in self.filters:
+            failed = np.zeros(len(nodes), dtype=np.bool_)
+            going = remaining.copy()
+            for one in own:
+                passed = one.mask(pods, view, task)
+                if passed is None:
+                    continue
+                bad = going & ~passed
+                _note(errors, one.reason, bad, one.name)
+                failed |= bad
+                if one.code is Code.UNRESOLVABLE:
+                    unresolvable |= bad
+                    going &= ~bad
+            remaining &= ~failed
+        errors.unresolvable = unresolvable
+        return errors
+
+    # ------------------------------------------------------------------------------------------------- score
+
+    def total(self, session: Session, task: Task, rows: Rows) -> Floats:
+        """`[rows]`: the sum of all scores on these candidates."""
+        return self._scorer(session, task, rows).at(NodeView(session.state.nodes, rows), slice(None))
+
+    def best(self, session: Session, task: Task, rows: Rows) -> int:
+        """The best of the candidates; ties go to the policy's order of nodes."""
+        if len(rows) == 1:
+            return int(rows[0])
+        total = self.total(session, task, rows)
+        rank = session.rank(rows)
+        if rank is None:
+            return int(rows[int(np.argmax(total))])
+        tied = np.flatnonzero(total == total.max())
+        return int(rows[tied[int(np.argmin(rank[tied]))]])
+
+    def ranked(self, session: Session, task: Task, rows: Rows) -> Rows:
+        """The candidates, best first."""
+        if len(rows) < 2:
+            return rows
+        return rows[np.argsort(-self.total(session, task, rows), kind="stable")]
+
+    def _scorer(self, session: Session, task: Task, rows: Rows) -> _Scorer:
+        return _Scorer(self.scores, session, task, rows)
+
+    def preferred(self, session: Session, rows: Rows) -> Rows:
+        """The candidates inside this scheduler's shard, if there are any; all of them without shards."""
+        if session.shard_mode != "soft" or session.node_scope is None:
+            return rows
+        inside = rows[session.node_scope[rows]]
+        return inside if len(inside) else rows
+
+    # ------------------------------------------------------------------------------------------------- place
+
+    def fill(
+        self, session: Session, task: Task, count: int, rows: Rows, pipelining: bool
+    ) -> tuple[Rows, bool]:
+        """Nodes for up to `count` pods like `task`, in the order in which they would be taken one by one.
+
+        The second value tells whether the choice must be looked at again before more is placed, although `count` was not
+        reached and room may be left: because a placement changed what other nodes are worth.
+        """
+        rows = self.preferred(session, rows)
+        if not len(rows):
+            return _NONE, False
+        if count == 1 or self._wide(session, task):
+            return np.array([self.best(session, task, rows)]), count > 1
+        merge = _Merge(self, session, task, rows, pipelining)
+        return merge.take(count)
+
+    def _wide(self, session: Session, task: Task) -> bool:
+        """Whether a placement of this class changes what other nodes are worth to it."""
+        view = NodeView(session.state.nodes, _NONE)
+        return any(one.mask(task.pods, view, task) is not None for one in self.cluster_filters) or any(
+            (score.depends_on is Depends.CLUSTER or (score.depends_on is Depends.NODE_ROW and score.normalise is not Normalise.NONE))
+            and score.raw(task.pods, view, task) is not None
+            for _, score in self.scores
+        )
+
+
+class _Scorer:
+    """Scores of one class over one set of candidates; the normalised parts are computed once for the set."""
+
+    def __init__(self, scores: Sequence[tuple[Plugin, Score]], session: Session, task: Task, rows: Rows) -> None:
+        self.pods = task.pods
+        self.task = task
+        self.fixed: Floats = np.zeros(len(rows))
+        self.moving: list[Score] = []
+        self.extremes: list[Bools] = []
+        """For each normalised score: which candidates hold the value that the others are measured by."""
+        view = NodeView(session.state.nodes, rows)
+        for _, score in scores:
+            if score.depends_on is Depends.NODE_ROW and score.normalise is Normalise.NONE:
+                self.moving.append(score)
+                continue
+            raw = score.raw(self.pods, view, task)
+            if raw is None:
+                continue
+            self.fixed += score.weight * normalised(raw, score.normalise)
+            if score.normalise is not Normalise.NONE and len(raw) and raw.max() != raw.min():
+                self.extremes.append(raw == raw.max())
+                if score.normalise is Normalise.SPAN:
+                    self.extremes.append(raw == raw.min())
+
+    def at(self, view: NodeView, which: NDArray[np.intp] | slice) -> Floats:
+        """`[rows of the view]`; `which` says which of the candidates these are."""
+        total = self.fixed[which].copy()
+        for score in self.moving:
+            raw = score.raw(self.pods, view, self.task)
+            if raw is not None:
+                total += score.weight * raw
+        return total
+
+
+class _Merge:
+    """The merge of the candidates' score sequences, in as few vector steps as the answer needs."""
+
+    def __init__(self, pipeline: Pipeline, session: Session, task: Task, rows: Rows, pipelining: bool) -> None:
+        self.pipeline = pipeline
+        self.session = session
+        self.task = task
+        self.rows = rows
+        self.pipelining = pipelining
+        self.scorer = pipeline._scorer(session, task, rows)
+        self.open = np.ones(len(rows), dtype=np.bool_)
+        """Candidates whose sequence may go on beyond the levels computed so far."""
+        self.depth = np.zeros(len(rows), dtype=np.intp)
+        self.lowest: Floats = np.full(len(rows), np.inf)
+        self.values: list[Floats] = []
+        self.positions: list[Rows] = []
+        self.levels: list[Rows] = []
+
+    def take(self, count: int) -> tuple[Rows, bool]:
+        self._deepen(np.arange(len(self.rows)), 2)
+        rank = self.session.rank(self.rows)
+        if rank is None:
+            rank = np.arange(len(self.rows))
+        while True:
+            values = np.concatenate(self.values)
+            positions = np.concatenate(self.positions)
+            levels = np.concatenate(self.levels)
+            chosen = _top(values, rank[positions], levels, count)
+            taken = np.bincount(positions[chosen], minlength=len(self.rows))
+            short = np.flatnonzero((taken == self.depth) & self.open)
+            if not len(short):
+                break
+            self._deepen(short, int(self.depth[short].max()))
+        order = chosen[np.lexsort((levels[chosen], rank[positions[chosen]], -values[chosen]))]
+        sequence = positions[order]
+        cut = self._first_change(sequence, taken)
+        if cut is not None and cut + 1 < len(sequence):
+            return self.rows[sequence[: cut + 1]], True
+        return self.rows[sequence], False
+
+    def _deepen(self, which: Rows, by: int) -> None:
+        """Compute `by` more levels for some candidates."""
+        task, pods = self.task, self.task.pods
+        which = which[self.open[which]]
+        for _ in range(by):
+            if not len(which):
+                return
+            # Candidates of one step may be at different depths when extended apart; group them.
+            for depth in np.unique(self.depth[which]):
+                group = which[self.depth[which] == depth]
+                view = NodeView(
+                    self.session.state.nodes, self.rows[group], task.request, int(depth), self.pipelining
+                )
+                alive = view.fits(task.request, future=True)
+                if not self.pipelining:
+                    alive &= view.fits(task.request, future=False)
+                if depth:
+                    for one in self.pipeline.row_filters:
+                        passed = one.mask(pods, view, task)
+                        if passed is not None:
+                            alive &= passed
+                self.open[group[~alive]] = False
+                group = group[alive]
+                if not len(group):
+                    continue
+                view = NodeView(
+                    self.session.state.nodes, self.rows[group], task.request, int(depth), self.pipelining
+                )
+                scores = np.minimum(self.scorer.at(view, group), self.lowest[group])
+                self.lowest[group] = scores
+                self.values.append(scores)
+                self.positions.append(group)
+                self.levels.append(np.full(len(group), depth, dtype=np.intp))
+                self.depth[group] += 1
+            which = which[self.open[which]]
+
+    def _first_change(self, sequence: Rows, taken: NDArray[np.intp]) -> int | None:
+        """Where the last candidate that others are measured by is used up; from there on scores change."""
+        full = (taken == self.depth) & ~self.open
+        first: int | None = None
+        for extreme in self.scorer.extremes:
+            if not full[extreme].all():
+                continue
+            last = int(np.flatnonzero(extreme[sequence])[-1])
+            first = last if first is None else min(first, last)
+        return first
+
+
+def _top(values: Floats, rank: NDArray[np.intp], levels: Rows, count: int) -> Rows:
+    """The `count` first entries by value, then rank, then level."""
+    if len(values) <= count:
+        return np.arange(len(values))
+    threshold = np.partition(values, len(values) - count)[len(values) - count]
+    above = np.flatnonzero(values > threshold)
+    tied = np.flatnonzero(values == threshold)
+    missing = count - len(above)
+    if missing < len(tied):
+        tied = tied[np.lexsort((levels[tied], rank[tied]))][:missing]
+    return np.concatenate((above, tied))
+
+
+def normalised(raw: Floats, how: Normalise) -> Floats:
+    """Raw scores of the candidates on the scale 0 to 100, in whole numbers as Kubernetes does it."""
+    if how is Normalise.NONE or not len(raw):
+        return raw
+    if how is Normalise.SPAN:
+        low, high = raw.min(), raw.max()
+        if high == low:
+            return np.zeros(len(raw))
+        return np.trunc(100.0 * (raw - low) / (high - low))
+    high = raw.max()
+    if how is Normalise.MAX:
+        return np.floor(100.0 * raw / high) if high else raw
+    return 100.0 - np.floor(100.0 * raw / high) if high else np.full(len(raw), 100.0)
+
+
+def _note(errors: FitErrors, text: str, mask: Bools, name: str) -> None:
+    count = int(np.count_nonzero(mask))
+    if count:
+        errors.reasons.append(Reason(text, count, mask, name))
+
+
+def _simple_filter(plugin: Plugin) -> Filter:
+    """A plugin with a plain `predicate(pods, nodes) -> mask`."""
+
+    def mask(pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
+        return plugin.predicate(pods, nodes)
+
+    return Filter(
+        name=plugin.name,
+        reason=getattr(plugin, "predicate_reason", f"node(s) rejected by {plugin.name}"),
+        code=getattr(plugin, "predicate_code", Code.UNSCHEDULABLE),
+        depends_on=getattr(plugin, "predicate_depends_on", Depends.CLUSTER),
+        mask=mask,
+        plugin=plugin.name,
+    )
+
+
+def _simple_score(plugin: Plugin) -> Score:
+    """A plugin with a plain `score(pods, nodes) -> [nodes]`."""
+
+    def raw(pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | None:
+        return plugin.score(pods, nodes)
+
+    return Score(plugin.name, 1.0, getattr(plugin, "score_depends_on", Depends.CLUSTER), raw, batch=False)

@@ -1,0 +1,84 @@
+"""drf: the job whose largest share of any resource is smallest goes first.  Reference: plugins-fairness 4."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hekla.engine.plugin import Plugin, Victims
+from hekla.engine.resources import Amounts, add, dominant_share, subtract
+from hekla.engine.tasks import Job, Status, Task
+
+if TYPE_CHECKING:
+    from hekla.engine.session import Session
+
+_TOLERANCE = 1e-6
+
+
+class Drf(Plugin):
+    """Dominant resource fairness between jobs.
+
+    What a job holds is not copied: `job.allocated` is what its allocated tasks ask for.  What is promised to it counts
+    too within a cycle, and is kept here.
+    """
+
+    name = "drf"
+
+    def open(self, session: Session) -> None:
+        self.session = session
+        self.total = {name: value for name, value in session.total.items() if value >= 0.1}
+        self.extra: dict[str, Amounts] = {}
+
+    def share(self, job: Job) -> float:
+        """The largest fraction of the cluster that the job holds in any resource."""
+        return dominant_share(self._held(job), self.total)
+
+    def _held(self, job: Job) -> Amounts:
+        extra = self.extra.get(job.key)
+        return job.allocated if extra is None else extra
+
+    def job_order(self, job: Job) -> float:
+        return self.share(job)
+
+    def preemptable(self, claimer: Task, candidates: list[Task]) -> Victims:
+        job = claimer.job
+        if not self.session.in_session(job):
+            return Victims()
+        assert job is not None
+        mine = dict(self._held(job))
+        add(mine, claimer.request.amounts)
+        mine_share = dominant_share(mine, self.total)
+        left: dict[str, Amounts] = {}
+        chosen = []
+        for task in candidates:
+            theirs = task.job
+            if not self.session.in_session(theirs):
+                continue
+            assert theirs is not None
+            held = left.get(theirs.key)
+            if held is None:
+                held = left[theirs.key] = dict(self._held(theirs))
+            subtract(held, task.request.amounts)
+            share = dominant_share(held, self.total)
+            if mine_share < share or abs(mine_share - share) <= _TOLERANCE:
+                chosen.append(task)
+        return Victims(chosen)
+
+    def allocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
+        self._follow(job)
+
+    def deallocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
+        self._follow(job)
+
+    def _follow(self, job: Job) -> None:
+        """Within a cycle a job also holds what it was promised."""
+        if not job.counts.waiting:
+            self.extra.pop(job.key, None)
+            return
+        held = dict(job.allocated)
+        for task in job.counts.statuses[Status.PIPELINED].values():
+            add(held, task.request.amounts)
+        self.extra[job.key] = held
+
+    def close(self, session: Session) -> None:
+        for job in session.touched.values():
+            session.metric("job_share", self.share(job), job_ns=job.namespace, job_id=job.name)

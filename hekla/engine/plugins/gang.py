@@ -1,0 +1,110 @@
+"""gang: a job starts with its minimum of pods or not at all, and is not broken below it.  Reference: plugins-fairness 1."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hekla.engine.plugin import PERMIT, REJECT, Answer, Plugin, Victims
+from hekla.engine.reasons import job_text, last_allocated
+from hekla.engine.report import UNSCHEDULABLE, set_condition
+from hekla.engine.tasks import SCHEDULED, Group, Job, Status, SubJob, Task
+
+if TYPE_CHECKING:
+    from hekla.engine.session import Session
+
+READY_REASON = "tasks in gang are ready to be scheduled"
+
+
+class Gang(Plugin):
+    """All or nothing."""
+
+    name = "gang"
+
+    def open(self, session: Session) -> None:
+        self.session = session
+
+    def job_valid(self, job: Job) -> Answer | None:
+        if not job.roles_valid():
+            return Answer("NotEnoughPodsOfTask", "Not enough valid pods of each task for gang-scheduling")
+        if not job.sub_jobs_valid():
+            return Answer("NotEnoughPodsOfTask", "Not enough valid subGroups of each task for gang-scheduling")
+        valid = job.counts.valid
+        if valid < job.min_available:
+            message = f"Not enough valid tasks for gang-scheduling, valid: {valid}, min: {job.min_available}"
+            return Answer("NotEnoughTasks", message)
+        return None
+
+    def job_order(self, job: Job) -> bool:
+        return job.is_ready()
+
+    def sub_job_order(self, sub_job: SubJob) -> bool:
+        return sub_job.is_ready()
+
+    def job_ready(self, job: Job) -> bool:
+        return job.is_ready() and job.roles_ready() and job.sub_jobs_reach(pipelined=False)
+
+    def sub_job_ready(self, sub_job: SubJob) -> bool:
+        return sub_job.is_ready()
+
+    def tasks_until_ready(self, sub_job: SubJob) -> int:
+        """Fewer than this can never complete the gang, so they may be placed without asking in between."""
+        group: Group = sub_job if sub_job.job.policies else sub_job.job
+        counts = group.counts
+        return group.min_available - counts.ready - counts.pending_best_effort
+
+    def job_pipelined(self, job: Job) -> int:
+        held = job.is_pipelined() and job.roles_pipelined() and job.sub_jobs_reach(pipelined=True)
+        return PERMIT if held else REJECT
+
+    def sub_job_pipelined(self, sub_job: SubJob) -> int:
+        return PERMIT if sub_job.is_pipelined() else REJECT
+
+    def job_starving(self, job: Job) -> bool:
+        return job.is_starving()
+
+    def preemptable(self, claimer: Task, candidates: list[Task]) -> Victims:
+        left: dict[str, int] = {}
+        chosen: list[Task] = []
+        for task in candidates:
+            job = task.job
+            if not self.session.in_session(job):
+                continue
+            assert job is not None
+            ready = left.setdefault(job.key, job.counts.ready)
+            if ready > job.min_available:
+                left[job.key] = ready - 1
+                chosen.append(task)
+        return Victims(chosen)
+
+    reclaimable = preemptable
+
+    def evictable(self, kind: str, job: Job, candidates: list[Task]) -> Victims:
+        return Victims(list(candidates))
+
+    def close(self, session: Session) -> None:
+        unready_jobs = 0
+        for job in {**session.state.unreported, **session.state.active, **session.touched}.values():
+            if not job.tasks or not session.in_session(job):
+                continue
+            if job.is_ready():
+                set_condition(job, session.uid, "Scheduled", READY_REASON, "")
+                session.metric("unschedule_task_count", 0.0, job_id=job.name)
+                continue
+            if _leaving(job):
+                continue
+            unready = job.min_available - job.counts.ready - last_allocated(job)
+            message = f"{unready}/{len(job.tasks)} tasks in gang unschedulable: {job_text(job)}"
+            set_condition(job, session.uid, UNSCHEDULABLE, "NotEnoughResources", message)
+            session.metric("unschedule_task_count", float(unready), job_id=job.name)
+            session.metric("job_retry_counts", 1.0, job_id=job.name)
+            unready_jobs += 1
+        session.metric("unschedule_job_count", float(unready_jobs))
+
+
+def _leaving(job: Job) -> bool:
+    """Not ready only because pods that have a node are on their way out."""
+    counts = job.counts
+    if counts.statuses[Status.PENDING] or counts.statuses[Status.PIPELINED]:
+        return False
+    placed = sum(1 for task in counts.statuses[Status.RELEASING].values() if task.row >= 0)
+    return placed > 0 and counts.of(*SCHEDULED) + placed >= job.min_available

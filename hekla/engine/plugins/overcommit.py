@@ -1,0 +1,59 @@
+"""overcommit: lets in somewhat more than fits, so that the next jobs stand ready.  Reference: plugins-fairness 7."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from hekla.engine.plugin import PERMIT, REJECT, Arguments, Plugin
+from hekla.engine.resources import Amounts, add, exceeding
+from hekla.engine.tasks import Job
+
+if TYPE_CHECKING:
+    from hekla.engine.session import Session
+
+DEFAULT_FACTOR = 1.2
+
+
+class OvercommitArguments(Arguments, frozen=True):
+    factor: float = msgspec.field(default=DEFAULT_FACTOR, name="overcommit-factor")
+
+    def __post_init__(self) -> None:
+        if self.factor < 1.0:
+            raise ValueError(f"overcommit-factor = {self.factor}: a number from 1.0 up")
+
+
+class Overcommit(Plugin):
+    """Bounds what is admitted by the whole cluster times a factor."""
+
+    name = "overcommit"
+    Arguments = OvercommitArguments
+
+    def open(self, session: Session) -> None:
+        self.session = session
+        state = session.state
+        self.room: Amounts = {name: value * self.arguments.factor for name, value in session.total.items()}
+        nodes = state.nodes
+        used = nodes.used if nodes.ready.all() else nodes.used[:, nodes.ready]
+        for name, held in zip(state.space.names, used.sum(axis=1).tolist()):
+            if held:
+                self.room[name] = self.room.get(name, 0.0) - held
+        self.inqueue = dict(state.reserved)
+
+    def job_enqueueable(self, job: Job) -> int:
+        if job.min_resources is None:
+            return PERMIT
+        wanted = dict(self.inqueue)
+        add(wanted, job.min_resources)
+        short = exceeding(wanted, self.room, job.min_resources)
+        if not short:
+            return PERMIT
+        self.session.refuse(
+            job, "resource in cluster is overused: " + ", ".join(f"overused {name}" for name in short)
+        )
+        return REJECT
+
+    def job_enqueued(self, job: Job) -> None:
+        if job.min_resources is not None:
+            add(self.inqueue, job.deduct_gated(job.min_resources))

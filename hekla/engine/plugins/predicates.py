@@ -1,0 +1,254 @@
+"""predicates: the filters that Kubernetes' own scheduler has.  Reference: plugins-placement 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from hekla.engine import matching
+from hekla.engine.nodes import ABSENT, Bools, NodeTable, NodeView
+from hekla.engine.plugin import Arguments, Code, Depends, Filter, Plugin
+from hekla.engine.podclass import PodTerm, Spread, domain_sums
+from hekla.engine.resources import PODS
+
+if TYPE_CHECKING:
+    from hekla.engine.podclass import PodClass
+    from hekla.engine.session import Session
+    from hekla.engine.tasks import Task
+
+
+class PredicatesArguments(Arguments, frozen=True):
+    node_affinity: bool = msgspec.field(default=True, name="predicate.NodeAffinityEnable")
+    node_ports: bool = msgspec.field(default=True, name="predicate.NodePortsEnable")
+    taint_toleration: bool = msgspec.field(default=True, name="predicate.TaintTolerationEnable")
+    pod_affinity: bool = msgspec.field(default=True, name="predicate.PodAffinityEnable")
+    volume_limits: bool = msgspec.field(default=True, name="predicate.NodeVolumeLimitsEnable")
+    volume_zone: bool = msgspec.field(default=True, name="predicate.VolumeZoneEnable")
+    topology_spread: bool = msgspec.field(default=True, name="predicate.PodTopologySpreadEnable")
+    volume_binding: bool = msgspec.field(default=True, name="predicate.VolumeBindingEnable")
+    cache: bool = msgspec.field(default=False, name="predicate.CacheEnable")
+    dynamic_resources: bool = msgspec.field(default=True, name="predicate.DynamicResourceAllocationEnable")
+    volume_binding_weight: int = msgspec.field(default=1, name="volumebinding.weight")
+    volume_binding_timeout: int = msgspec.field(default=600, name="volumebinding.bindTimeoutSeconds")
+    volume_binding_shape: list[dict[str, Any]] = msgspec.field(default=[], name="volumebinding.shape")
+    claims_timeout: int = msgspec.field(default=10, name="dynamicresources.filterTimeoutSeconds")
+
+
+class Predicates(Plugin):
+    """One filter a reason, in Kubernetes' order."""
+
+    name = "predicates"
+    Arguments = PredicatesArguments
+
+    def open(self, session: Session) -> None:
+        self.terms = session.state.terms
+
+    def filters(self) -> Iterable[Filter]:
+        on: PredicatesArguments = self.arguments
+        static, row, cluster = Depends.STATIC, Depends.NODE_ROW, Depends.CLUSTER
+        helps, final = Code.UNSCHEDULABLE, Code.UNRESOLVABLE
+        yield Filter("PodNumber", "node(s) pod number exceeded", helps, row, _pod_number, self.name)
+        yield Filter("NodeUnschedulable", "node(s) were unschedulable", final, static, _cordoned)
+        if on.node_affinity:
+            reason = "node(s) didn't match Pod's node affinity/selector"
+            yield Filter("NodeAffinity", reason, final, static, _node_affinity)
+        if on.taint_toleration:
+            yield Filter("TaintToleration", "node(s) had untolerated taint(s)", final, static, _taints)
+        if on.node_ports:
+            reason = "node(s) didn't have free ports for the requested pod ports"
+            yield Filter("NodePorts", reason, helps, row, _ports)
+        if on.pod_affinity:
+            reason = "node(s) didn't match pod affinity rules"
+            yield Filter("PodAffinity", reason, final, cluster, self._affinity)
+            reason = "node(s) didn't match pod anti-affinity rules"
+            yield Filter("PodAntiAffinity", reason, helps, cluster, self._anti_affinity)
+            reason = "node(s) didn't satisfy existing pods anti-affinity rules"
+            yield Filter("ExistingAntiAffinity", reason, helps, cluster, self._existing_anti_affinity)
+        if on.topology_spread:
+            reason = "node(s) didn't match pod topology spread constraints"
+            yield Filter("SpreadLabel", f"{reason} (missing required label)", final, static, _spread_labels)
+            yield Filter("PodTopologySpread", reason, helps, cluster, self._spread)
+
+    # ------------------------------------------------------------------------------------------------- inter-pod terms
+
+    def _affinity(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
+        """Every term's domain holds a pod that matches all terms; or none does anywhere and the pod matches itself."""
+        if not pods.affinity:
+            return None
+        table = nodes.table
+        matched = self._matching_all(pods.affinity, table)
+        result = np.ones(len(nodes), dtype=np.bool_)
+        labelled = np.ones(len(nodes), dtype=np.bool_)
+        for term in pods.affinity:
+            codes = nodes.take(table.label_codes(term.key))
+            labelled &= codes != ABSENT
+            result &= self._count_in_domain(table, term.key, matched, codes) > 0
+        nobody = all(not (matched[table.label_codes(term.key) != ABSENT] > 0).any() for term in pods.affinity)
+        if nobody and self._matches_itself(pods):
+            return labelled
+        return result
+
+    def _matching_all(self, terms: tuple[PodTerm, ...], table: NodeTable) -> NDArray[np.int64]:
+        """`[nodes]`: how many pods on each match every one of the terms."""
+        size = len(table)
+        selects = {term.select for term in terms}
+        if len(selects) == 1:
+            return _counts(terms[0].matched, size)
+        result = np.zeros(size, dtype=np.int64)
+        for row, held in enumerate(table.tasks):
+            for one in held.values():
+                if all(select.matches(one.labels, self.terms.namespaces) for select in selects):
+                    result[row] += 1
+        return result
+
+    def _matches_itself(self, pods: PodClass) -> bool:
+        labels = pods.label_set
+        return labels is not None and all(term.select.matches(labels, self.terms.namespaces) for term in pods.affinity)
+
+    def _anti_affinity(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
+        if not pods.anti_affinity:
+            return None
+        table = nodes.table
+        result = np.ones(len(nodes), dtype=np.bool_)
+        for term in pods.anti_affinity:
+            codes = nodes.take(table.label_codes(term.key))
+            result &= self._count_in_domain(table, term.key, _counts(term.matched, len(table)), codes) == 0
+        return result
+
+    def _existing_anti_affinity(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
+        if task is None:
+            return None
+        table = nodes.table
+        result: Bools | None = None
+        for term in task.labels.terms:
+            if not term.anti_total:
+                continue
+            codes = nodes.take(table.label_codes(term.key))
+            free = self._count_in_domain(table, term.key, _counts(term.anti, len(table)), codes) == 0
+            result = free if result is None else result & free
+        return result
+
+    @staticmethod
+    def _count_in_domain(
+        table: NodeTable, key: str, counts: NDArray[Any], codes: NDArray[np.int32]
+    ) -> NDArray[Any]:
+        """`[rows]`: the sum over each row's domain; 0 where a row has no such label."""
+        sums = np.append(domain_sums(table.label_codes(key), counts), 0.0)
+        result: NDArray[Any] = sums[codes]
+        return result
+
+    # ------------------------------------------------------------------------------------------------- spread
+
+    def _spread(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
+        hard = [spread for spread in pods.spreads if spread.hard]
+        if not hard:
+            return None
+        table = nodes.table
+        result = np.ones(len(nodes), dtype=np.bool_)
+        everywhere = table.ready.copy()
+        for spread in hard:
+            everywhere &= table.label_codes(spread.term.key) != ABSENT
+        for spread in hard:
+            codes = table.label_codes(spread.term.key)
+            taking_part = everywhere & participation(pods, spread, table)
+            counts = np.where(taking_part, _counts(spread.term.live, len(table)), 0)
+            domains = np.unique(codes[taking_part])
+            sums = np.append(domain_sums(codes, counts), 0.0)
+            fewest = sums[domains].min() if len(domains) >= spread.min_domains and len(domains) else 0.0
+            skew = sums[nodes.take(codes)] + float(spread.self_match) - fewest
+            result &= (skew <= spread.max_skew) | (nodes.take(codes) == ABSENT)
+        return result
+
+
+def participation(pods: PodClass, spread: Spread, table: NodeTable) -> Bools:
+    """`[nodes]`: nodes whose pods count for a spread constraint."""
+    result = table.ready.copy()
+    view = NodeView(table)
+    if spread.honor_affinity:
+        affine = _node_affinity(pods, view, None)
+        if affine is not None:
+            result &= affine
+    if spread.honor_taints:
+        result &= matching.hard_taints_mask(table, pods.tolerations)
+    return result
+
+
+def _counts(column: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+    if len(column) >= size:
+        return column[:size]
+    grown = np.zeros(size, dtype=column.dtype)
+    grown[: len(column)] = column
+    return grown
+
+
+def _pod_number(pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
+    column = nodes.table.space.column(PODS)
+    result: Bools = nodes.allocatable(column) > nodes.pods()
+    return result
+
+
+def _cordoned(pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
+    if any(one.tolerates(matching.UNSCHEDULABLE_TAINT) for one in pods.tolerations):
+        return None
+    result: Bools = ~nodes.take(nodes.table.unschedulable)
+    return result
+
+
+def _node_affinity(pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
+    if not pods.node_selector and pods.node_terms is None:
+        return None
+
+    def compute() -> Bools:
+        table = nodes.table
+        mask = np.ones(len(table), dtype=np.bool_)
+        for requirement in pods.node_selector:
+            mask &= requirement.mask(table)
+        if pods.node_terms is not None:
+            either = np.zeros(len(table), dtype=np.bool_)
+            for term in pods.node_terms:
+                either |= term.mask(table)
+            mask &= either
+        return mask
+
+    result: Bools = nodes.take(pods.static("NodeAffinity", nodes.table, compute))
+    return result
+
+
+def _taints(pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
+    if len(nodes.table.taint_sets) == 1:
+        return None
+    result: Bools = nodes.take(matching.hard_taints_mask(nodes.table, pods.tolerations))
+    return result
+
+
+def _ports(pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
+    if not pods.ports:
+        return None
+    if nodes.extra:
+        return np.zeros(len(nodes), dtype=np.bool_)
+    result = np.ones(len(nodes.table), dtype=np.bool_)
+    for row, used in nodes.table.ports.items():
+        if any(_clash(wanted, taken) for wanted in pods.ports for taken in used):
+            result[row] = False
+    free: Bools = nodes.take(result)
+    return free
+
+
+def _clash(wanted: tuple[str, str, int], taken: tuple[str, str, int]) -> bool:
+    if wanted[1:] != taken[1:]:
+        return False
+    return wanted[0] == taken[0] or "0.0.0.0" in (wanted[0], taken[0])
+
+
+def _spread_labels(pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
+    hard = [spread for spread in pods.spreads if spread.hard]
+    if not hard:
+        return None
+    result = np.ones(len(nodes), dtype=np.bool_)
+    for spread in hard:
+        result &= nodes.take(nodes.table.label_codes(spread.term.key)) != ABSENT
+    return result

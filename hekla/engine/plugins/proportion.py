@@ -1,0 +1,254 @@
+"""proportion: each queue deserves its weight's part of the cluster; what one does not ask for flows to the others.
+
+Reference: plugins-fairness 5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hekla.engine.plugin import PERMIT, REJECT, Plugin, Victims
+from hekla.engine.queues import OPEN, Queue
+from hekla.engine.resources import (
+    CPU,
+    EPSILON,
+    MEMORY,
+    PODS,
+    UNLIMITED,
+    Amounts,
+    add,
+    dominant_share,
+    empty,
+    exceeding,
+    excess,
+    is_empty,
+    less_equal,
+    maximum,
+    minimum_present,
+    minimum_zero,
+    subtract,
+)
+from hekla.engine.tasks import Job, Task
+
+if TYPE_CHECKING:
+    from hekla.engine.session import Session
+
+
+@dataclass(slots=True)
+class Account:
+    """One queue within a cycle."""
+
+    queue: Queue
+    weight: int
+    guarantee: Amounts
+    real_capability: Amounts
+    request: Amounts
+    inqueue: Amounts
+    elastic: Amounts
+    allocated: Amounts
+    deserved: Amounts = field(default_factory=empty)
+
+    def share(self) -> float:
+        return dominant_share(self.allocated, self.deserved)
+
+
+def real_capability(queue: Queue, total: Amounts, guaranteed: Amounts) -> Amounts:
+    """What a queue could hold at most: the cluster without the others' guarantees, within its own ceiling."""
+    real = excess(total, guaranteed)
+    add(real, queue.guarantee)
+    if queue.capability:
+        ceiling = dict(queue.capability)
+        for name in (CPU, MEMORY):
+            if ceiling.get(name, 0.0) <= 0:
+                ceiling[name] = UNLIMITED
+        real = minimum_present(real, ceiling)
+    return real
+
+
+def open_accounts(session: Session) -> dict[str, Account]:
+    """One account for each queue that has jobs."""
+    queues = session.state.queues
+    guaranteed = empty()
+    for queue in queues.values():
+        add(guaranteed, queue.guarantee)
+    return {
+        queue.name: Account(
+            queue=queue,
+            weight=queue.weight,
+            guarantee=dict(queue.guarantee),
+            real_capability=real_capability(queue, session.total, guaranteed),
+            request=_positive(queue.request),
+            inqueue=dict(queue.inqueue),
+            elastic=dict(queue.elastic),
+            allocated=_positive(queue.allocated),
+        )
+        for queue in queues.values()
+        if queue.jobs
+    }
+
+
+def _positive(of: Amounts) -> Amounts:
+    """Sums that were counted up and down again keep names whose value went back to nothing; those are absent."""
+    return {name: value for name, value in of.items() if value or name in (CPU, MEMORY)}
+
+
+def share_out(accounts: list[Account], total: Amounts) -> None:
+    """Give every queue what it deserves, round by round.  Reference: plugins-fairness 5.2."""
+    remaining = dict(total)
+    met: set[str] = set()
+    while True:
+        weights = sum(account.weight for account in accounts if account.queue.name not in met)
+        if not weights:
+            return
+        before = dict(remaining)
+        increased, decreased = empty(), empty()
+        for account in accounts:
+            if account.queue.name in met:
+                continue
+            previous = account.deserved
+            deserved = dict(previous)
+            add(deserved, remaining, account.weight / weights)
+            deserved = minimum_present(deserved, account.real_capability)
+            deserved = minimum_zero(deserved, account.request)
+            deserved = maximum(deserved, account.guarantee)
+            account.deserved = deserved
+            if less_equal(account.request, deserved) or deserved == previous:
+                met.add(account.queue.name)
+            add(increased, excess(deserved, previous))
+            add(decreased, excess(previous, deserved))
+        add(remaining, decreased)
+        remaining = excess(remaining, increased)
+        if is_empty(remaining) or remaining == before:
+            return
+
+
+class Proportion(Plugin):
+    """Queues by weight."""
+
+    name = "proportion"
+
+    def open(self, session: Session) -> None:
+        self.session = session
+        self.accounts = open_accounts(session)
+        share_out(list(self.accounts.values()), session.total)
+        for name, account in self.accounts.items():
+            _gauges(session, "queue_deserved", name, account.deserved)
+            _gauges(session, "queue_allocated", name, account.allocated)
+            _gauges(session, "queue_request", name, account.request)
+            _gauges(session, "queue_inqueue", name, account.inqueue)
+            session.metric("queue_weight", float(account.weight), queue_name=name)
+
+    def close(self, session: Session) -> None:
+        for name, account in self.accounts.items():
+            session.metric("queue_share", account.share(), queue_name=name)
+
+    def queue_order(self, queue: Queue) -> tuple[int, float]:
+        account = self.accounts.get(queue.name)
+        return -queue.priority, 0.0 if account is None else account.share()
+
+    def overused(self, queue: Queue) -> bool:
+        account = self.accounts.get(queue.name)
+        result = account is not None and less_equal(account.deserved, account.allocated)
+        self.session.metric("queue_overused", float(result), queue_name=queue.name)
+        return result
+
+    def allocatable(self, queue: Queue, task: Task) -> bool:
+        return self._admits(queue, task.request.amounts)
+
+    preemptive_reason = "queue may not take more"
+
+    def preemptive(self, queue: Queue, tasks: Any) -> bool:
+        total = empty()
+        for task in tasks:
+            add(total, task.request.amounts)
+        return self._admits(queue, total)
+
+    def _admits(self, queue: Queue, asked: Amounts) -> bool:
+        if queue.state != OPEN:
+            return False
+        account = self.accounts.get(queue.name)
+        if account is None:
+            return False
+        future = dict(account.allocated)
+        add(future, asked)
+        return not exceeding(future, account.deserved, asked)
+
+    def allocatable_count(self, queue: Queue, task: Task, limit: int) -> int:
+        """How many of the same request fit in a row; each takes the same, so it is a division, corrected for rounding."""
+        account = self.accounts.get(queue.name)
+        if account is None or queue.state != OPEN:
+            return 0
+        for name, asked in task.request.amounts.items():
+            if asked <= 0 or name == PODS:
+                continue
+            held, deserved = account.allocated.get(name, 0.0), account.deserved.get(name, 0.0)
+            count = max(int((deserved - held) // asked), 0)
+            while count > 0 and held + asked * count > deserved:
+                count -= 1
+            limit = min(limit, count)
+        return limit
+
+    def job_enqueueable(self, job: Job) -> int:
+        account = self.accounts.get(job.queue)
+        if account is None or account.queue.state != OPEN:
+            job.enqueue_block = f"queue {job.queue} is not open"
+            return REJECT
+        if job.min_resources is None:
+            return PERMIT
+        return admit(self.session, job, account)
+
+    def job_enqueued(self, job: Job) -> None:
+        account = self.accounts.get(job.queue)
+        if account is not None and job.min_resources is not None:
+            add(account.inqueue, job.deduct_gated(job.min_resources))
+
+    def reclaimable(self, claimer: Task, candidates: list[Task]) -> Victims:
+        left: dict[str, Amounts] = {}
+        chosen = []
+        for task in candidates:
+            job = task.job
+            if job is None or not self.session.in_session(job) or job.queue not in self.accounts:
+                continue
+            account = self.accounts[job.queue]
+            running = left.setdefault(job.queue, dict(account.allocated))
+            if not less_equal(running, account.deserved):
+                subtract(running, task.request.amounts)
+                chosen.append(task)
+        return Victims(chosen)
+
+    def allocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
+        account = self.accounts.get(job.queue)
+        if account is not None:
+            add(account.allocated, total)
+
+    def deallocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
+        account = self.accounts.get(job.queue)
+        if account is not None:
+            subtract(account.allocated, total)
+
+
+def admit(session: Session, job: Job, account: Account) -> int:
+    """Whether the job's minimum fits the queue's ceiling beside all that is held and promised."""
+    minimum = job.min_resources or {}
+    wanted = dict(minimum)
+    add(wanted, account.allocated)
+    add(wanted, account.inqueue)
+    subtract(wanted, account.elastic)
+    short = exceeding(wanted, account.real_capability, minimum)
+    if not short:
+        return PERMIT
+    message = "queue resource quota insufficient: " + ", ".join(f"insufficient {name}" for name in short)
+    session.refuse(job, message)
+    return REJECT
+
+
+def _gauges(session: Session, kind: str, name: str, of: Amounts) -> None:
+    session.metric(f"{kind}_milli_cpu", of.get(CPU, 0.0), queue_name=name)
+    session.metric(f"{kind}_memory_bytes", of.get(MEMORY, 0.0), queue_name=name)
+    for resource, value in of.items():
+        if resource not in (CPU, MEMORY):
+            session.metric(f"{kind}_scalar_resources", value, queue_name=name, resource=resource)
+
+
+__all__ = ["EPSILON", "Account", "Proportion", "admit", "open_accounts", "real_capability", "share_out"]

@@ -1,0 +1,252 @@
+"""The policy: which actions run in which order, and which plugins have a say, in Volcano's configuration format.
+
+Strict where the original is silent: an unknown action, plugin, key or value is a problem that names its nearest valid neighbour.
+Reference: scheduler-core 1.3 to 1.5.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from hekla.engine.actions import ACTIONS
+from hekla.engine.plugin import Plugin
+from hekla.engine.plugins import PLUGINS
+
+Path = tuple[str | int, ...]
+
+FLAGS = (
+    "enableJobOrder", "enableHierarchy", "enableJobReady", "enableJobPipelined", "enableTaskOrder", "enablePreemptable",
+    "enableReclaimable", "enablePreemptive", "enableQueueOrder", "enabledClusterOrder", "enablePredicate", "enableBestNode",
+    "enableNodeOrder", "enableTargetJob", "enableReservedNodes", "enableJobEnqueued", "enabledVictim", "enableJobStarving",
+    "enabledOverused", "enabledAllocatable", "enabledHyperNodeOrder", "enabledSubJobReady", "enabledSubJobPipelined",
+    "enabledSubJobOrder", "enabledHyperNodeGradient",
+)  # fmt: skip
+_OFF_BY_DEFAULT = frozenset({"enableHierarchy", "enabledClusterOrder"})
+_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+_TOP_KEYS = ("actions", "tiers", "configurations", "metrics", "tieBreaking")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with a policy, and where."""
+
+    path: Path
+    message: str
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class PolicyError(ValueError):
+    """The policy cannot be used; `problems` says why, one each."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One plugin as the policy lists it."""
+
+    name: str
+    flags: Mapping[str, bool]
+    arguments: Any
+    plugin: type[Plugin]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A policy that was read and checked."""
+
+    actions: tuple[str, ...]
+    tiers: tuple[tuple[Option, ...], ...]
+    configurations: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    tie_seed: int = 0
+    """0: ties go to the node that was there first.  Anything else: to a fixed shuffle of the nodes."""
+
+    @classmethod
+    def parse(
+        cls,
+        tree: Mapping[str, Any] | None,
+        *,
+        plugins: Mapping[str, type[Plugin]] | None = None,
+        defaults: bool = True,
+        strict: bool = True,
+    ) -> Policy:
+        """Read a policy from the tree of its YAML.
+
+        `plugins`: further plugins by name (custom ones).  `defaults`: a flag that is absent is on, as in a file; without,
+        it is off, as in a session built by hand.  `strict`: problems raise PolicyError; without, what is wrong is left out.
+        """
+        return _Reader({**PLUGINS, **(plugins or {})}, defaults, strict).read(tree or {})
+
+    @classmethod
+    def default(cls) -> Policy:
+        """The policy that is used when none is given, as the chart ships it (operations 2.4)."""
+        return cls.parse(DEFAULT)
+
+
+DEFAULT: Mapping[str, Any] = {
+    "actions": "enqueue, allocate, backfill",
+    "tiers": [
+        {"plugins": [{"name": "priority"}, {"name": "gang", "enablePreemptable": False}, {"name": "conformance"}]},
+        {
+            "plugins": [
+                {"name": "overcommit"},
+                {"name": "drf", "enablePreemptable": False},
+                {"name": "predicates"},
+                {"name": "proportion"},
+                {"name": "nodeorder"},
+                {"name": "binpack"},
+            ]
+        },
+    ],
+}
+
+
+class _Reader:
+    def __init__(self, plugins: Mapping[str, type[Plugin]], defaults: bool, strict: bool) -> None:
+        self.plugins = plugins
+        self.defaults = defaults
+        self.strict = strict
+        self.problems: list[Problem] = []
+
+    def read(self, tree: Mapping[str, Any]) -> Policy:
+        if not isinstance(tree, Mapping):
+            raise PolicyError([Problem((), "a policy is a mapping with the keys actions and tiers")])
+        for key in tree:
+            if key not in _TOP_KEYS:
+                self._problem((key,), f'key "{key}" does not exist' + _neighbour(key, _TOP_KEYS))
+        actions = self._actions(tree.get("actions", ""))
+        tiers = tuple(
+            self._tier(("tiers", number), tier) for number, tier in enumerate(_list(tree.get("tiers"), self, ("tiers",)))
+        )
+        configurations: dict[str, Mapping[str, Any]] = {}
+        for number, one in enumerate(_list(tree.get("configurations"), self, ("configurations",))):
+            configurations.setdefault(str(one.get("name", "")), self._configuration(("configurations", number), one))
+        metrics = {str(key): str(value) for key, value in (tree.get("metrics") or {}).items()}
+        if self.problems and self.strict:
+            raise PolicyError(self.problems)
+        seed = (tree.get("tieBreaking") or {}).get("seed", 0)
+        return Policy(actions, tiers, configurations, metrics, int(seed))
+
+    def _problem(self, path: Path, message: str) -> None:
+        self.problems.append(Problem(path, message))
+
+    def _actions(self, text: Any) -> tuple[str, ...]:
+        if not isinstance(text, str):
+            self._problem(("actions",), f"actions = {text!r}: names separated by commas, in one string")
+            return ()
+        names = [name.strip() for name in text.split(",")]
+        for name in names:
+            if name not in ACTIONS:
+                self._problem(("actions",), f'action "{name}" does not exist' + _neighbour(name, ACTIONS))
+        return tuple(name for name in names if name in ACTIONS)
+
+    def _tier(self, path: Path, tree: Mapping[str, Any]) -> tuple[Option, ...]:
+        options = []
+        for number, one in enumerate(_list(tree.get("plugins"), self, (*path, "plugins"))):
+            option = self._option((*path, "plugins", number), one)
+            if option is not None:
+                options.append(option)
+        names = {option.name: option for option in options}
+        if "proportion" in names and "drf" in names and names["drf"].flags["enableHierarchy"] and self.defaults:
+            self._problem(path, "proportion and drf with hierarchy enabled conflicts")
+        return tuple(options)
+
+    def _option(self, path: Path, tree: Mapping[str, Any]) -> Option | None:
+        name = tree.get("name", "")
+        plugin = self.plugins.get(name)
+        if plugin is None:
+            self._problem((*path, "name"), f'plugin "{name}" does not exist' + _neighbour(name, self.plugins))
+            return None
+        flags = {flag: self.defaults and flag not in _OFF_BY_DEFAULT for flag in FLAGS}
+        for key, value in tree.items():
+            if key in ("name", "arguments"):
+                continue
+            if key not in flags:
+                self._problem((*path, key), f'{name}: key "{key}" does not exist' + _neighbour(key, (*FLAGS, "arguments")))
+            elif not isinstance(value, bool):
+                self._problem((*path, key), f"{name}: {key} = {value!r}: true or false")
+            else:
+                flags[key] = value
+        return Option(name, flags, self._arguments((*path, "arguments"), plugin, tree.get("arguments") or {}), plugin)
+
+    def _arguments(self, path: Path, plugin: type[Plugin], tree: Mapping[str, Any]) -> Any:
+        kind = plugin.Arguments
+        known = {one.encode_name: one for one in msgspec.structs.fields(kind)}
+        given: dict[str, Any] = {}
+        rest: dict[str, Any] = {}
+        for key, value in tree.items():
+            if key in known:
+                try:
+                    given[key] = msgspec.convert(_boolean(value, known[key].type), known[key].type)
+                except msgspec.ValidationError as error:
+                    self._problem((*path, key), f"{key} = {value!r}: {_plain(error)}")
+            elif kind.accepts(key):
+                rest[key] = value
+            else:
+                self._problem(
+                    (*path, key), f'{plugin.name}: argument "{key}" does not exist' + _neighbour(key, list(known))
+                )
+        try:
+            made = msgspec.convert(given, kind)
+        except msgspec.ValidationError as error:
+            self._problem(path, f"{plugin.name}: {_plain(error)}")
+            made = kind()
+        try:
+            return made.extended(rest)
+        except ValueError as error:
+            self._problem(path, f"{plugin.name}: {error}")
+            return made
+
+    def _configuration(self, path: Path, tree: Mapping[str, Any]) -> Mapping[str, Any]:
+        name = str(tree.get("name", ""))
+        if name not in ACTIONS:
+            self._problem((*path, "name"), f'action "{name}" does not exist' + _neighbour(name, ACTIONS))
+            return {}
+        arguments = dict(tree.get("arguments") or {})
+        known = ACTIONS[name].arguments
+        for key, value in list(arguments.items()):
+            if key not in known:
+                self._problem((*path, "arguments", key), f'{name}: argument "{key}" does not exist' + _neighbour(key, known))
+                continue
+            default = known[key]
+            arguments[key] = value = _boolean(value, type(default))
+            if type(value) is not type(default):
+                wanted = {bool: "true or false", int: "a whole number", float: "a number"}.get(type(default), "a text")
+                self._problem((*path, "arguments", key), f"{key} = {value!r}: {wanted}")
+                del arguments[key]
+        return arguments
+
+
+def _list(value: Any, reader: _Reader, path: Path) -> list[Mapping[str, Any]]:
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(one, Mapping) for one in value):
+        reader._problem(path, f"{path[-1]}: a list of mappings")
+        return []
+    return value
+
+
+def _boolean(value: Any, kind: Any) -> Any:
+    if kind is bool and isinstance(value, str):
+        return True if value in _TRUE else False if value in _FALSE else value
+    return value
+
+
+def _neighbour(name: Any, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.5)
+    return f'; did you mean "{near[0]}"?' if near else "; known are " + ", ".join(sorted(known))
+
+
+def _plain(error: Exception) -> str:
+    return str(error).split(" - at ")[0].lower()

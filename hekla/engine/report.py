@@ -1,0 +1,154 @@
+"""The end of a cycle: what PodGroups, pods and queues should say now, where it differs from what they say.
+
+Reference: scheduler-core 2.17 to 2.19.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hekla.engine.decisions import Event, Pipelined, PodCondition, PodGroupStatus, QueueStatus
+from hekla.engine.explanation import explain
+from hekla.engine.queues import ROOT, Queue
+from hekla.engine.reasons import job_text, scheduling_reason
+from hekla.engine.resources import Amounts, add, empty, quantities
+from hekla.engine.tasks import SCHEDULED, Job, Status, Task
+
+if TYPE_CHECKING:
+    from hekla.engine.session import Session
+
+UNSCHEDULABLE = "Unschedulable"
+_WAITING = ("Unknown", "Pending", "Inqueue")
+
+
+def report(session: Session) -> None:
+    """Fill the session's decisions with statuses, conditions, events and explanations."""
+    state = session.state
+    jobs = {**state.unreported, **state.active, **session.touched}
+    for job in jobs.values():
+        if session.in_session(job):
+            _report_job(session, job)
+    state.unreported.clear()
+    _report_queues(session, {job.queue for job in jobs.values()})
+
+
+def phase_of(job: Job, session_uid: str) -> str:
+    """The phase that a PodGroup has after a cycle.  Reference: scheduler-core 2.18."""
+    counts = job.counts
+    unschedulable = any(
+        one.get("type") == UNSCHEDULABLE and one.get("status") == "True" and one.get("transitionID") == session_uid
+        for one in job.conditions
+    )
+    if counts.statuses[Status.RUNNING] and unschedulable:
+        return "Unknown"
+    scheduled = counts.of(*SCHEDULED) + sum(1 for task in counts.statuses[Status.RELEASING].values() if task.row >= 0)
+    if scheduled >= job.min_available:
+        return "Completed" if scheduled == counts.of(Status.FAILED, Status.SUCCEEDED) else "Running"
+    return "Inqueue" if job.phase == "Inqueue" else "Pending"
+
+
+def set_condition(job: Job, session_uid: str, kind: str, reason: str, message: str) -> None:
+    """Write a PodGroup condition, in place of the first of its type."""
+    made = {"type": kind, "status": "True", "transitionID": session_uid, "reason": reason, "message": message}
+    for at, one in enumerate(job.conditions):
+        if one.get("type") == kind:
+            job.conditions[at] = made
+            return
+    job.conditions.append(made)
+
+
+def _report_job(session: Session, job: Job) -> None:
+    counts = job.counts
+    job.phase = phase_of(job, session.uid)
+    text: str | None = None
+    wrote = False
+    if not job.shadow:
+        sent = (
+            job.phase,
+            len(counts.statuses[Status.RUNNING]),
+            len(counts.statuses[Status.SUCCEEDED]),
+            len(counts.statuses[Status.FAILED]),
+            tuple(
+                (one.get("type", ""), one.get("status", ""), one.get("reason", ""), one.get("message", ""))
+                for one in job.conditions
+            ),
+        )
+        if sent != job.status_sent:
+            wrote = True
+            job.status_sent = sent
+            conditions: list[dict[str, Any]] = [dict(one) for one in job.conditions]
+            session.decisions.pod_groups.append(PodGroupStatus(job.key, job.pg_uid, *sent[:4], conditions))
+    waiting = [
+        task
+        for status in (Status.ALLOCATED, Status.PENDING, Status.PIPELINED)
+        for task in counts.statuses[status].values()
+    ]
+    if job.phase in _WAITING and (waiting or not job.tasks):
+        text = job_text(job)
+        message = f"{len(counts.statuses[Status.PENDING])}/{len(job.tasks)} tasks in gang unschedulable: {text}"
+        if message != job.last_event and not job.shadow:
+            job.last_event = message
+            session.event(job, "Warning", UNSCHEDULABLE, message)
+    elif wrote and job.phase not in _WAITING:
+        job.last_event = ""
+        session.event(job, "Normal", "Scheduled", "pod group is ready")
+    for task in counts.statuses[Status.PIPELINED].values():
+        node = session.state.nodes.names[task.row]
+        session.decisions.pipelined.append(Pipelined(task.key, task.uid, node, job.key))
+    if waiting:
+        _report_tasks(session, job, waiting, text)
+        session.decisions.explanations[job.key] = explain(session, job)
+    elif job.is_pending:
+        session.decisions.explanations[job.key] = explain(session, job)
+
+
+def _report_tasks(session: Session, job: Job, tasks: list[Task], text: str | None) -> None:
+    nodes = session.state.nodes
+    if text is None:
+        text = job_text(job)
+    for task in tasks:
+        if task.gated:
+            continue
+        reason, message, nominated = scheduling_reason(task, nodes, text)
+        message = message or text or "all nodes are unavailable"
+        known = task.condition
+        if known is not None and known[:2] == (reason, message) and nominated in ("", known[2]):
+            continue
+        task.condition = (reason, message, nominated or (known[2] if known is not None else ""))
+        session.decisions.conditions.append(PodCondition(task.key, task.uid, reason, message, nominated))
+        session.decisions.events.append(Event("Pod", task.key, task.uid, "Warning", "FailedScheduling", message))
+
+
+def _report_queues(session: Session, names: set[str]) -> None:
+    queues = session.state.queues
+    if not queues or not session.reports_queues:
+        return
+    session.state.recount_touched(session.touched.values())
+    own = {name: queue.allocated for name, queue in queues.items()}
+    if ROOT in queues:
+        own = _with_descendants(queues)
+    for name, allocated in own.items():
+        written = quantities({key: value for key, value in allocated.items() if value or key in ("cpu", "memory")})
+        queue = queues[name]
+        if _same(written, queue.status_sent):
+            continue
+        queue.status_sent = written
+        session.decisions.queues.append(QueueStatus(name, written))
+
+
+def _with_descendants(queues: dict[str, Queue]) -> dict[str, Amounts]:
+    total = {name: empty() for name in queues}
+    for name, queue in queues.items():
+        seen: set[str] = set()
+        above = name
+        while above in queues and above not in seen:
+            seen.add(above)
+            add(total[above], queue.allocated)
+            above = "" if above == ROOT else queues[above].parent or ROOT
+    return total
+
+
+def _same(written: dict[str, str], sent: dict[str, str] | None) -> bool:
+    if sent is None:
+        return all(value == "0" for value in written.values())
+    return written == sent or (not sent and all(value == "0" for value in written.values()))

@@ -1,0 +1,466 @@
+"""One cycle's view: the state, the policy's plugins, and the rules by which their answers combine.
+
+Nothing is copied.  The session works on the state's own tables through statements, and what a cycle promised without deciding it
+is undone when it closes.  Reference: scheduler-core 5.3, plugins-fairness 0.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hekla.engine.decisions import Bind, Decisions, Event, Evict
+from hekla.engine.nodes import Bools, Rows
+from hekla.engine.pipeline import Pipeline
+from hekla.engine.plugin import ABSTAIN, PERMIT, REJECT, Answer, Plugin, Victims, defines
+from hekla.engine.policy import Policy
+from hekla.engine.queues import Queue
+from hekla.engine.resources import Amounts
+from hekla.engine.statement import Statement
+from hekla.engine.tasks import Job, Status, SubJob, Task, is_allocated
+
+if TYPE_CHECKING:
+    from hekla.engine.state import State
+
+CLUSTER = "<cluster-top-hypernode>"
+_GATES = {
+    "job_order": "enableJobOrder", "queue_order": "enableQueueOrder", "task_order": "enableTaskOrder",
+    "sub_job_order": "enabledSubJobOrder", "victim_queue_order": None, "job_valid": None, "job_ready": "enableJobReady",
+    "sub_job_ready": "enabledSubJobReady", "job_pipelined": "enableJobPipelined",
+    "sub_job_pipelined": "enabledSubJobPipelined", "job_enqueueable": "enableJobEnqueued",
+    "job_enqueued": "enableJobEnqueued", "job_starving": "enableJobStarving", "overused": "enabledOverused",
+    "preemptive": "enablePreemptive", "allocatable": "enabledAllocatable", "preemptable": "enablePreemptable",
+    "reclaimable": "enableReclaimable", "evictable": None, "victim_tasks": "enabledVictim", "prefilter": "enablePredicate",
+    "filters": "enablePredicate", "predicate": "enablePredicate", "scores": "enableNodeOrder", "score": "enableNodeOrder",
+    "allocated": None, "deallocated": None, "hyper_node_gradient": "enabledHyperNodeGradient",
+    "hyper_node_order": "enabledHyperNodeOrder",
+}  # fmt: skip
+
+
+class Hooks:
+    """The plugins of a policy, made once, and for each hook who fills it, tier by tier."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.plugins: list[Plugin] = []
+        tiers: list[list[Plugin]] = []
+        for tier in policy.tiers:
+            made = [option.plugin(option.arguments, option.flags) for option in tier]
+            tiers.append(made)
+            self.plugins.extend(made)
+        self.tiers: dict[str, list[list[Plugin]]] = {}
+        self.flat: dict[str, list[Plugin]] = {}
+        for hook, gate in _GATES.items():
+            filled = [
+                [plugin for plugin in tier if defines(plugin, hook) and (gate is None or plugin.flags.get(gate, False))]
+                for tier in tiers
+            ]
+            self.tiers[hook] = [tier for tier in filled if tier]
+            self.flat[hook] = [plugin for tier in filled for plugin in tier]
+        self.time_dependent = any(plugin.time_dependent for plugin in self.plugins)
+        self.pipeline = Pipeline(self)
+
+    def __call__(self, hook: str) -> list[Plugin]:
+        return self.flat[hook]
+
+
+class Session:
+    """Opened by `hekla.engine.cycle`; actions and plugins are handed it."""
+
+    def __init__(self, state: State, hooks: Hooks, now: float, uid: str) -> None:
+        self.state = state
+        self.hooks = hooks
+        self.policy = hooks.policy
+        self.now = now
+        self.uid = uid
+        self.decisions = Decisions()
+        self.promised: list[Statement] = []
+        """Statements that hold room until the cycle ends, without being decided."""
+        self.evicted: list[Task] = []
+        self.touched: dict[str, Job] = {}
+        self.node_scope: Any = None
+        """`[nodes]` mask of the nodes this scheduler may use, or None; `hard` is whether others are out of the question."""
+        self.shard_mode = "none"
+        self.total: Amounts = {}
+        self.let_in_any = False
+        self.reports_queues = True
+        self.domains: dict[str, Bools] = {}
+        self.lifts_gates = False
+        """Whether tasks gated by their queue alone are to be let go (gate SchedulingGatesQueueAdmission)."""
+        self._job_keys = hooks("job_order")
+        self._queue_keys = hooks("queue_order")
+        self._task_keys = hooks("task_order")
+        self._sub_keys = hooks("sub_job_order")
+        self._allocated = hooks("allocated")
+        self._deallocated = hooks("deallocated")
+        self._ranks: Rows | None = None
+
+    # ------------------------------------------------------------------------------------------------- who is there
+
+    def active_jobs(self) -> Iterator[Job]:
+        """Jobs that have something to decide and whose queue exists, in the order in which they became active."""
+        return iter(list(self.state.active.values()))
+
+    def jobs(self) -> Iterator[Job]:
+        """All jobs of the session, also those that run content."""
+        return (job for job in self.state.jobs.values() if job.contribution is not None)
+
+    def job(self, key: str) -> Job | None:
+        job = self.state.jobs.get(key)
+        return job if job is not None and job.contribution is not None else None
+
+    def queue_of(self, job: Job) -> Queue:
+        return self.state.queues[job.queue]
+
+    def in_session(self, job: Job | None) -> bool:
+        return job is not None and job.contribution is not None
+
+    def has_action(self, name: str) -> bool:
+        return name in self.policy.actions
+
+    def argument(self, action: str, name: str, default: Any) -> Any:
+        return self.policy.configurations.get(action, {}).get(name, default)
+
+    # ------------------------------------------------------------------------------------------------- order
+
+    def rank(self, rows: Rows) -> Rows | None:
+        """The order in which these nodes win ties; None where it is the order of the rows themselves."""
+        seed = self.policy.tie_seed
+        if not seed:
+            return None
+        if self._ranks is None or len(self._ranks) != len(self.state.nodes):
+            self._ranks = np.random.default_rng(seed).permutation(len(self.state.nodes))
+        return self._ranks[rows]
+
+    def job_rank(self, job: Job) -> tuple[Any, ...]:
+        """The plugins' order of jobs alone, without the tie-break by age."""
+        return tuple(plugin.job_order(job) for plugin in self._job_keys)
+
+    def job_key(self, job: Job) -> tuple[Any, ...]:
+        return (*(plugin.job_order(job) for plugin in self._job_keys), job.creation, job.key)
+
+    def queue_key(self, queue: Queue) -> tuple[Any, ...]:
+        return (*(plugin.queue_order(queue) for plugin in self._queue_keys), queue.creation, queue.uid)
+
+    def task_key(self, task: Task) -> tuple[Any, ...]:
+        return (*(plugin.task_order(task) for plugin in self._task_keys), _TaskAge(task))
+
+    def sub_job_key(self, sub_job: SubJob) -> tuple[Any, ...]:
+        return (*(plugin.sub_job_order(sub_job) for plugin in self._sub_keys), sub_job.match_index, sub_job.uid)
+
+    def sorted_tasks(self, tasks: Iterable[Task]) -> list[Task]:
+        """Tasks in the order in which they are served."""
+        result = list(tasks)
+        if all(task.index is not None for task in result):
+            result.sort(key=_index_and_age)
+        elif any(task.index is not None for task in result):
+            result.sort(key=_TaskAge)
+        else:
+            result.sort(key=_age)
+        for plugin in reversed(self._task_keys):
+            result.sort(key=plugin.task_order)
+        return result
+
+    def victim_queue_key(self, queue: Queue, claimer: Queue) -> tuple[Any, ...]:
+        """Smaller is evicted from first."""
+        own = tuple(plugin.victim_queue_order(queue, claimer) for plugin in self.hooks("victim_queue_order"))
+        return (*own, _Reversed(self.queue_key(queue)))
+
+    # ------------------------------------------------------------------------------------------------- verdicts on jobs
+
+    def job_valid(self, job: Job) -> Answer | None:
+        """None where the job is valid, else why not."""
+        for plugin in self.hooks("job_valid"):
+            answer = plugin.job_valid(job)
+            if answer is not None:
+                return answer
+        return None
+
+    def job_ready(self, job: Job) -> bool:
+        return all(plugin.job_ready(job) for plugin in self.hooks("job_ready"))
+
+    def sub_job_ready(self, sub_job: SubJob) -> bool:
+        if not sub_job.job.policies:
+            return self.job_ready(sub_job.job)
+        return all(plugin.sub_job_ready(sub_job) for plugin in self.hooks("sub_job_ready"))
+
+    def job_pipelined(self, job: Job) -> bool:
+        return self._vote("job_pipelined", lambda plugin: plugin.job_pipelined(job))
+
+    def sub_job_pipelined(self, sub_job: SubJob) -> bool:
+        if not sub_job.job.policies:
+            return self.job_pipelined(sub_job.job)
+        return self._vote("sub_job_pipelined", lambda plugin: plugin.sub_job_pipelined(sub_job))
+
+    def job_starving(self, job: Job) -> bool:
+        for tier in self.hooks.tiers["job_starving"]:
+            return all(plugin.job_starving(job) for plugin in tier)
+        return False
+
+    def job_enqueueable(self, job: Job) -> bool:
+        return self._vote("job_enqueueable", lambda plugin: plugin.job_enqueueable(job))
+
+    def job_enqueued(self, job: Job) -> None:
+        for plugin in self.hooks("job_enqueued"):
+            plugin.job_enqueued(job)
+
+    def tasks_until_ready(self, sub_job: SubJob) -> int:
+        """How many more tasks may be placed in one go before readiness has to be asked again; at least 1."""
+        hook = "sub_job_ready" if sub_job.job.policies else "job_ready"
+        longest = 1
+        for plugin in self.hooks(hook):
+            if not defines(plugin, "tasks_until_ready"):
+                continue
+            longest = max(longest, plugin.tasks_until_ready(sub_job))
+        return longest
+
+    def let_in(self, job: Job) -> None:
+        """The PodGroup may have its pods placed from now on."""
+        job.phase = "Inqueue"
+        self.let_in_any = True
+        job.enqueue_block = ""
+        self.touched[job.key] = job
+
+    def prefilter(self, task: Task) -> str:
+        """Why no node at all will do, or nothing."""
+        for plugin in self.hooks("prefilter"):
+            reason = plugin.prefilter(task)
+            if reason:
+                return reason
+        return ""
+
+    # ------------------------------------------------------------------------------------------------- topology
+
+    def gradient_of_job(self, job: Job, purpose: str) -> list[list[str]]:
+        """Domains to try for a job, nearest kind first; without a plugin for it, the whole cluster."""
+        for plugin in self.hooks("hyper_node_gradient"):
+            return plugin.hyper_node_gradient(job, CLUSTER, purpose)
+        return [[CLUSTER]]
+
+    def gradient_of_sub_job(self, sub_job: SubJob, domain: str, purpose: str) -> list[list[str]]:
+        for plugin in self.hooks("hyper_node_gradient"):
+            return plugin.hyper_node_gradient(sub_job, domain, purpose)
+        return [[domain]]
+
+    def nodes_of_domain(self, domain: str) -> Bools | None:
+        """`[nodes]` of a domain; None for the whole cluster."""
+        return None if domain == CLUSTER else self.domains[domain]
+
+    def domain_scores(self, sub_job: SubJob, domains: list[str]) -> dict[str, float]:
+        total: dict[str, float] = {}
+        for plugin in self.hooks("hyper_node_order"):
+            for domain, score in plugin.hyper_node_order(sub_job, domains).items():
+                total[domain] = total.get(domain, 0.0) + score
+        return total
+
+    # ------------------------------------------------------------------------------------------------- verdicts on queues
+
+    def overused(self, queue: Queue) -> bool:
+        return any(plugin.overused(queue) for plugin in self.hooks("overused"))
+
+    def allocatable(self, queue: Queue, task: Task) -> bool:
+        return all(plugin.allocatable(queue, task) for plugin in self.hooks("allocatable"))
+
+    def allocatable_count(self, queue: Queue, task: Task, limit: int) -> int:
+        """How many tasks like this one the queue may take in a row, at most `limit`."""
+        for plugin in self.hooks("allocatable"):
+            if defines(plugin, "allocatable_count"):
+                limit = min(limit, plugin.allocatable_count(queue, task, limit))
+            elif not plugin.allocatable(queue, task):
+                return 0
+            else:
+                limit = min(limit, 1)
+        return limit
+
+    def preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
+        return all(plugin.preemptive(queue, tasks) for plugin in self.hooks("preemptive"))
+
+    # ------------------------------------------------------------------------------------------------- victims
+
+    def preemptable(self, claimer: Task, candidates: list[Task]) -> list[Task]:
+        return self._victims("preemptable", lambda plugin: plugin.preemptable(claimer, candidates))
+
+    def reclaimable(self, claimer: Task, candidates: list[Task]) -> list[Task]:
+        return self._victims("reclaimable", lambda plugin: plugin.reclaimable(claimer, candidates))
+
+    def evictable(self, kind: str, job: Job, candidates: list[Task]) -> list[Task]:
+        return self._victims("evictable", lambda plugin: plugin.evictable(kind, job, candidates))
+
+    def victim_tasks(self, candidates: list[Task]) -> list[Task]:
+        for tier in self.hooks.tiers["victim_tasks"]:
+            chosen: dict[str, Task] = {}
+            for plugin in tier:
+                for task in plugin.victim_tasks(candidates):
+                    chosen.setdefault(task.key, task)
+            if chosen:
+                return list(chosen.values())
+        return []
+
+    def _victims(self, hook: str, ask: Callable[[Plugin], Victims]) -> list[Task]:
+        """Within a tier the lists intersect; the first tier that names somebody decides.
+
+        A tier whose intersection became empty counts as undecided, and so does a plugin after it: reference 5.3.
+        """
+        for tier in self.hooks.tiers[hook]:
+            chosen: list[Task] | None = None
+            for plugin in tier:
+                answer = ask(plugin)
+                if answer.vote == ABSTAIN:
+                    continue
+                if not answer.tasks:
+                    chosen = None
+                    break
+                if not chosen:
+                    chosen = list(answer.tasks)
+                else:
+                    named = {task.key for task in answer.tasks}
+                    chosen = [task for task in chosen if task.key in named]
+            if chosen:
+                return chosen
+        return []
+
+    def _vote(self, hook: str, ask: Callable[[Plugin], int]) -> bool:
+        for tier in self.hooks.tiers[hook]:
+            permitted = False
+            for plugin in tier:
+                vote = ask(plugin)
+                if vote == REJECT:
+                    return False
+                permitted = permitted or vote == PERMIT
+            if permitted:
+                return True
+        return True
+
+    # ------------------------------------------------------------------------------------------------- consequences
+
+    def statement(self) -> Statement:
+        return Statement(self)
+
+    def tell_allocated(self, tasks: Sequence[Task]) -> None:
+        """Tasks of one class hold room from now on."""
+        first = tasks[0]
+        job = first.job
+        if job is None:
+            return
+        self.touched[job.key] = job
+        total = _times(first, len(tasks))
+        for plugin in self._allocated:
+            plugin.allocated(job, first, total, len(tasks))
+
+    def tell_deallocated(self, tasks: Sequence[Task]) -> None:
+        """Tasks of one class hold room no longer."""
+        first = tasks[0]
+        job = first.job
+        if job is None:
+            return
+        self.touched[job.key] = job
+        total = _times(first, len(tasks))
+        for plugin in self._deallocated:
+            plugin.deallocated(job, first, total, len(tasks))
+
+    def decide_bind(self, tasks: Sequence[Task], rows: Rows) -> None:
+        """Allocated tasks become binds."""
+        job = tasks[0].job
+        assert job is not None
+        job.set_status_many(tasks, Status.BINDING)
+        names, key = self.state.nodes.names, job.key
+        self.decisions.binds.extend(
+            Bind(task.key, task.uid, names[row], key, task.annotations) for task, row in zip(tasks, rows.tolist())
+        )
+
+    def decide_evict(self, task: Task, reason: str) -> None:
+        """A task that is on its way out is to be evicted."""
+        job = task.job
+        node = self.state.nodes.names[task.row]
+        self.decisions.evictions.append(Evict(task.key, task.uid, node, job.key if job is not None else "", reason))
+        self.evicted.append(task)
+
+    def allocate_now(self, task: Task, row: int) -> None:
+        """Without a statement: once the job is ready, everything it holds is bound.  Used by backfill."""
+        statement = self.statement()
+        statement.allocate(task, row)
+        job = task.job
+        assert job is not None
+        waiting: list[Statement] = job.plugin_state.setdefault("allocated_now", [])
+        waiting.append(statement)
+        if self.job_ready(job):
+            for one in waiting:
+                one.commit()
+            waiting.clear()
+        else:
+            self.promised.append(statement)
+
+    def unpromise(self, task: Task) -> None:
+        """Take back what was promised to one task."""
+        for statement in self.promised:
+            statement.unplace(task)
+
+    def evict_now(self, task: Task, reason: str) -> None:
+        statement = self.statement()
+        statement.evict(task, reason)
+        statement.commit()
+
+    def refuse(self, job: Job, message: str) -> None:
+        """The job may not enter now; said on its PodGroup, once for the same words."""
+        job.enqueue_block = message
+        if job.last_refusal != message:
+            job.last_refusal = message
+            self.event(job, "Normal", "Unschedulable", message)
+
+    def event(self, job: Job, kind: str, reason: str, message: str) -> None:
+        """An event on the job's PodGroup."""
+        self.decisions.events.append(Event("PodGroup", job.key, job.pg_uid, kind, reason, message))
+
+    def metric(self, name: str, value: float, **labels: str) -> None:
+        self.decisions.metrics.append((name, tuple(labels.items()), value))
+
+
+def _times(task: Task, count: int) -> Amounts:
+    amounts = task.request.amounts
+    return amounts if count == 1 else {name: value * count for name, value in amounts.items()}
+
+
+def _age(task: Task) -> tuple[float, str]:
+    return task.creation, task.uid
+
+
+def _index_and_age(task: Task) -> tuple[int, float, str]:
+    return task.index or 0, task.creation, task.uid
+
+
+class _Reversed:
+    """A key that sorts the other way round."""
+
+    __slots__ = ("key",)
+
+    def __init__(self, key: Any) -> None:
+        self.key = key
+
+    def __lt__(self, other: _Reversed) -> bool:
+        return bool(other.key < self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Reversed) and bool(self.key == other.key)
+
+
+class _TaskAge:
+    """Ties between tasks: by index where both have one, else by creation time, then UID.  Reference: scheduler-core 5.4."""
+
+    __slots__ = ("task",)
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+
+    def __lt__(self, other: _TaskAge) -> bool:
+        mine, theirs = self.task, other.task
+        if mine.index is not None and theirs.index is not None and mine.index != theirs.index:
+            return mine.index < theirs.index
+        return _age(mine) < _age(theirs)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _TaskAge) and self.task is other.task
+
+
+__all__ = ["Hooks", "Session", "is_allocated"]

@@ -1,0 +1,666 @@
+"""The cluster as the engine knows it: tables that events change in place.
+
+Whoever feeds the engine calls `upsert_*` and `remove_*` as objects come and go, with the typed objects of `hekla.api` or with
+their JSON trees.  Nothing here raises for what an object says: one that cannot be understood is left out, and `rejected` tells
+why, in words for the person who wrote it.  Reference: scheduler-core 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from hekla.engine import matching, resources
+from hekla.engine.durations import instant, seconds
+from hekla.engine.nodes import NodeFacts, NodeTable, Taint
+from hekla.engine.podclass import PodClasses, TermTable, image_name
+from hekla.engine.queues import Contribution, Queue
+from hekla.engine.resources import Amounts, ResourceSpace, add, subtract
+from hekla.engine.tasks import FINISHED, NOWHERE, Job, Status, Task, Topology, is_allocated
+
+GROUP_NAME = "scheduling.k8s.io/group-name"
+TASK_SPEC = "volcano.sh/task-spec"
+TASK_PRIORITY = "volcano.sh/task-priority"
+PREEMPTABLE = "volcano.sh/preemptable"
+REVOCABLE_ZONE = "volcano.sh/revocable-zone"
+SLA_KEYS = ("volcano.sh/sla-waiting-time", "sla-waiting-time")
+_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_IN_FLIGHT = (Status.BINDING,)
+Tree = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SubGroupPolicy:
+    """How a PodGroup divides its pods into sub-groups.  Reference: scheduler-core 2.10."""
+
+    name: str
+    selector: matching.LabelSelector | None
+    keys: tuple[str, ...]
+    size: int
+    topology: Topology | None
+
+    def match(self, labels: Mapping[str, str]) -> list[str] | None:
+        """The values that name the sub-group of a pod with these labels; None where the policy does not apply."""
+        if not self.keys or (self.selector is not None and not self.selector.matches(labels)):
+            return None
+        values = [labels.get(key, "") for key in self.keys]
+        return values if all(values) else None
+
+    def join(self, values: list[str]) -> str:
+        joined = "-".join(values)
+        return joined if len(joined.encode()) <= 128 else _short_hash(joined)
+
+
+class State:
+    """Nodes, jobs, queues and what else the plugins read.
+
+    `scheduler_names`: whose unassigned pods are ours; None means everybody's.
+    `lone_schedulers`: names whose pods need no PodGroup; each such pod is a job of its own (`namespace/pod`, minimum 1)
+    in the default queue.
+    """
+
+    def __init__(
+        self,
+        *,
+        scheduler_names: Iterable[str] | None = None,
+        lone_schedulers: Iterable[str] = (),
+        default_queue: str = "default",
+    ) -> None:
+        self.scheduler_names = None if scheduler_names is None else frozenset(scheduler_names)
+        self.lone_schedulers = frozenset(lone_schedulers)
+        self.default_queue = default_queue
+        self.space = ResourceSpace()
+        self.terms = TermTable()
+        self.classes = PodClasses(self.space, self.terms)
+        self.nodes = NodeTable(self.space, self.terms)
+        self.tasks: dict[str, Task] = {}
+        self.jobs: dict[str, Job] = {}
+        self.queues: dict[str, Queue] = {}
+        self.priority_classes: dict[str, int] = {}
+        self.default_priority = 0
+        self.others: dict[str, dict[str, Tree]] = {}
+        """Objects that only some plugins read, as JSON trees: kind -> key -> tree."""
+        self.rejected: dict[tuple[str, str], str] = {}
+        """What was left out and why: (kind, key) -> reason."""
+        self.dirty: dict[str, Job] = {}
+        """Jobs that changed since their sums were last counted."""
+        self.active: dict[str, Job] = {}
+        """Jobs that have something to decide: pending tasks, or not let in yet."""
+        self.unreported: dict[str, Job] = {}
+        """Jobs that changed since their status was last compared with what the API has."""
+        self.reserved: Amounts = resources.empty()
+        """Sum over jobs of what overcommit counts as promised."""
+        self.version = 0
+        self.cycle = 0
+        self.hooks: Any = None
+        """The policy's plugins, as last used on this state."""
+        self.settled: Any = None
+        """Version and plugins of the last cycle: when nothing moved since, the next one has nothing to say."""
+        self._default_class = ""
+
+    # ------------------------------------------------------------------------------------------------- pods
+
+    def upsert_pod(self, pod: Any) -> None:
+        """A pod came or changed."""
+        self._guard("Pod", pod, self._upsert_pod)
+
+    def remove_pod(self, pod: Any) -> None:
+        """A pod is gone.  Takes the object or its key."""
+        key = pod if isinstance(pod, str) else _key(_tree(pod))
+        self.rejected.pop(("Pod", key), None)
+        task = self.tasks.pop(key, None)
+        if task is not None:
+            self.version += 1
+            self._forget(task)
+
+    def _upsert_pod(self, tree: Tree) -> None:
+        meta, spec, status = tree.get("metadata") or {}, tree.get("spec") or {}, tree.get("status") or {}
+        key = _key(tree)
+        old = self.tasks.get(key)
+        node = spec.get("nodeName", "")
+        scheduler = spec.get("schedulerName", "")
+        ours = self.scheduler_names is None or scheduler in self.scheduler_names or scheduler in self.lone_schedulers
+        if not node and not ours:
+            if old is not None:
+                self.remove_pod(key)
+            return
+        if old is not None and old.uid == meta.get("uid", "") and not node and is_allocated(old.status):
+            return  # Our bind is on its way; the pod without a node is the past.
+        task = self._read_task(tree, meta, spec, status)
+        if old is not None and old.uid == task.uid and old.status is Status.RELEASING and is_allocated(task.status):
+            task.status = Status.RELEASING  # Our eviction is on its way.
+        row = NOWHERE
+        if node:
+            row = self.nodes.row(node)
+        self.version += 1
+        if old is not None:
+            task.condition = old.condition
+            self._forget(old)
+        self.tasks[key] = task
+        if row != NOWHERE:
+            task.row = row
+            if task.status not in FINISHED:
+                self.nodes.hold(task, row, task.status)
+        self._join(task, meta, scheduler)
+
+    def _read_task(self, tree: Tree, meta: Tree, spec: Tree, status: Tree) -> Task:
+        namespace, name = meta.get("namespace", ""), meta.get("name", "")
+        labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
+        pods = self.classes.intern(namespace, labels, annotations, spec)
+        if self.terms.new:
+            self._count_new_terms()
+        task = Task(_key(tree), namespace, name, meta.get("uid", ""), pods, self.terms.label_set(namespace, labels))
+        task.role = annotations.get(TASK_SPEC) or labels.get(TASK_SPEC, "")
+        task.priority = _priority(spec, annotations)
+        task.priority_class = spec.get("priorityClassName", "")
+        stated = annotations.get(PREEMPTABLE, labels.get(PREEMPTABLE))
+        task.preemptable = True if stated is None else stated in _TRUE
+        task.revocable_zone = _revocable_zone(annotations)
+        task.annotations = {name: value for name, value in annotations.items() if not name.startswith("kubectl.")}
+        task.creation = instant(meta.get("creationTimestamp", "") or "")
+        task.index = _pod_index(name)
+        task.gated = tuple(gate.get("name", "") for gate in spec.get("schedulingGates") or ())
+        task.nominated = status.get("nominatedNodeName", "")
+        task.terminating = bool(meta.get("deletionTimestamp"))
+        task.status = _status(status.get("phase", ""), task.terminating, spec.get("nodeName", ""))
+        task.start = instant(status.get("startTime", "") or "")
+        task.disrupted = task.terminating and any(
+            one.get("type") == "DisruptionTarget"
+            and one.get("status") == "True"
+            and one.get("reason") == "PreemptionByScheduler"
+            for one in status.get("conditions") or ()
+        )
+        task.condition = _condition(status)
+        return task
+
+    def _join(self, task: Task, meta: Tree, scheduler: str) -> None:
+        group = (meta.get("annotations") or {}).get(GROUP_NAME)
+        if group:
+            job = self._job(f"{task.namespace}/{group}")
+        elif scheduler in self.lone_schedulers and task.row == NOWHERE:
+            job = self._lone_job(task)
+        else:
+            known = self.jobs.get(task.key)
+            if known is None or not known.shadow:
+                return
+            job = known
+        job.add_task(task)
+        self.touch(job)
+
+    def _lone_job(self, task: Task) -> Job:
+        job = self._job(task.key)
+        if not job.has_group:
+            job.has_group = job.shadow = True
+            job.queue = self.default_queue
+            job.min_available = 1
+            job.phase = "Inqueue"
+            job.creation = task.creation
+            job.priority_class = task.priority_class
+        return job
+
+    def _forget(self, task: Task) -> None:
+        if task.row != NOWHERE and task.status not in FINISHED:
+            self.nodes.release(task, task.row, task.status)
+        job = task.job
+        if job is not None:
+            job.remove_task(task)
+            self.touch(job)
+            if not job.tasks and (job.shadow or not job.has_group):
+                self._drop(job)
+
+    def _count_new_terms(self) -> None:
+        """Terms that have just appeared learn what is on the nodes already."""
+        size = max(64, len(self.nodes))
+        for term in self.terms.new:
+            term.grow(size)
+            for row, held in enumerate(self.nodes.tasks):
+                for task in held.values():
+                    if term in task.labels.terms:
+                        term.matched[row] += 1
+                        term.live[row] += not task.terminating
+        self.terms.new.clear()
+
+    # ------------------------------------------------------------------------------------------------- nodes
+
+    def upsert_node(self, node: Any) -> None:
+        """A node came or changed."""
+        self._guard("Node", node, self._upsert_node)
+
+    def remove_node(self, node: Any) -> None:
+        """A node is gone.  Takes the object or its name."""
+        name = node if isinstance(node, str) else _key(_tree(node))
+        self.rejected.pop(("Node", name), None)
+        self.nodes.remove(name)
+        self.version += 1
+
+    def _upsert_node(self, tree: Tree) -> None:
+        meta, spec, status = tree.get("metadata") or {}, tree.get("spec") or {}, tree.get("status") or {}
+        annotations = dict(meta.get("annotations") or {})
+        allocatable = resources.amounts(status.get("allocatable"))
+        for name, annotation in (
+            (resources.CPU, "volcano.sh/oversubscription-cpu"),
+            (resources.MEMORY, "volcano.sh/oversubscription-memory"),
+        ):
+            allocatable[name] += _number(annotations.get(annotation, ""))
+        images = {
+            image_name(name): int(image.get("sizeBytes", 0))
+            for image in status.get("images") or ()
+            for name in image.get("names") or ()
+        }
+        before = self.nodes.version
+        self.nodes.upsert(
+            NodeFacts(
+                name=_key(tree),
+                labels=dict(meta.get("labels") or {}),
+                taints=tuple(
+                    Taint(one.get("key", ""), one.get("value", ""), one.get("effect", "")) for one in spec.get("taints") or ()
+                ),
+                unschedulable=bool(spec.get("unschedulable")),
+                allocatable=allocatable,
+                images=images,
+                annotations={key: value for key, value in annotations.items() if "volcano.sh/" in key},
+            )
+        )
+        if self.nodes.version != before:
+            self.version += 1
+
+    # ------------------------------------------------------------------------------------------------- pod groups
+
+    def upsert_pod_group(self, group: Any) -> None:
+        """A PodGroup came or changed."""
+        self._guard("PodGroup", group, self._upsert_pod_group)
+
+    def remove_pod_group(self, group: Any) -> None:
+        """A PodGroup is gone.  Takes the object or its key."""
+        key = group if isinstance(group, str) else _key(_tree(group))
+        self.rejected.pop(("PodGroup", key), None)
+        job = self.jobs.get(key)
+        if job is None:
+            return
+        self.version += 1
+        job.has_group = False
+        job.topology = None
+        job.policies = ()
+        job.rebuild_sub_jobs()
+        self.touch(job)
+        if not job.tasks:
+            self._drop(job)
+
+    def _upsert_pod_group(self, tree: Tree) -> None:
+        meta, spec, status = tree.get("metadata") or {}, tree.get("spec") or {}, tree.get("status") or {}
+        minimum = spec.get("minResources")
+        min_resources = None if minimum is None else resources.amounts(minimum)
+        policies = tuple(_policy(one) for one in spec.get("subGroupPolicy") or ())
+        topology = _topology(spec.get("networkTopology"))
+        min_available = int(spec.get("minMember", 0) or 0)
+        roles = {role: int(count) for role, count in (spec.get("minTaskMember") or {}).items()}
+        job = self._job(_key(tree))
+        self.version += 1
+        job.has_group, job.shadow = True, False
+        job.pg_uid = meta.get("uid", "")
+        job.queue = spec.get("queue", "") or self.default_queue
+        job.creation = instant(meta.get("creationTimestamp", "") or "")
+        job.min_available = min_available
+        job.min_resources = min_resources
+        job.role_minimums, job.role_total = roles, sum(roles.values())
+        job.priority_class = spec.get("priorityClassName", "")
+        job.annotations = dict(meta.get("annotations") or {})
+        labels = meta.get("labels") or {}
+        stated = job.annotations.get(PREEMPTABLE, labels.get(PREEMPTABLE))
+        job.preemptable = stated is not None and stated in _TRUE
+        job.stated_preemptable = stated is None or stated in _TRUE
+        job.revocable_zone = _revocable_zone(job.annotations)
+        job.waiting_time = _waiting_time(job.annotations)
+        job.phase = status.get("phase", "")
+        job.conditions = [dict(one) for one in status.get("conditions") or ()]
+        job.status_sent = _sent(status)
+        job.topology = topology
+        job.policies = policies
+        job.min_sub_jobs = {
+            f"{job.key}/{policy.name}": int(one.get("minSubGroups") or 0)
+            for policy, one in zip(policies, spec.get("subGroupPolicy") or ())
+        }
+        job.rebuild_sub_jobs()
+        self.touch(job)
+
+    # ------------------------------------------------------------------------------------------------- queues and the rest
+
+    def upsert_queue(self, queue: Any) -> None:
+        """A Queue came or changed."""
+        self._guard("Queue", queue, self._upsert_queue)
+
+    def remove_queue(self, queue: Any) -> None:
+        """A Queue is gone.  Takes the object or its name."""
+        name = queue if isinstance(queue, str) else _key(_tree(queue))
+        self.rejected.pop(("Queue", name), None)
+        if self.queues.pop(name, None) is not None:
+            self.version += 1
+            self._touch_queue(name)
+
+    def _upsert_queue(self, tree: Tree) -> None:
+        meta, spec, status = tree.get("metadata") or {}, tree.get("spec") or {}, tree.get("status") or {}
+        name = _key(tree)
+        guarantee = (spec.get("guarantee") or {}).get("resource")
+        reclaimable = spec.get("reclaimable")
+        fresh = Queue(
+            name=name,
+            weight=int(spec.get("weight", 1) or 0),
+            priority=int(spec.get("priority", 0) or 0),
+            parent=spec.get("parent", "") or "",
+            reclaimable=True if reclaimable is None else bool(reclaimable),
+            state=status.get("state", "") or "",
+            creation=instant(meta.get("creationTimestamp", "") or ""),
+            uid=name,
+            capability=_optional(spec.get("capability")),
+            deserved=_optional(spec.get("deserved")),
+            guarantee=_optional(guarantee),
+            annotations=dict(meta.get("annotations") or {}),
+            quota={
+                "capability": spec.get("capability") or {},
+                "deserved": spec.get("deserved") or {},
+                "guarantee": guarantee or {},
+            },
+            status_sent={key: str(value) for key, value in (status.get("allocated") or {}).items()},
+        )
+        old = self.queues.get(name)
+        self.version += 1
+        if old is not None:
+            fresh.allocated, fresh.request, fresh.inqueue = old.allocated, old.request, old.inqueue
+            fresh.elastic, fresh.jobs = old.elastic, old.jobs
+        self.queues[name] = fresh
+        if old is None:
+            self._touch_queue(name)
+
+    def _touch_queue(self, name: str) -> None:
+        for job in self.jobs.values():
+            if job.queue == name:
+                self.touch(job)
+
+    def upsert_priority_class(self, priority: Any) -> None:
+        """A PriorityClass came or changed."""
+        self._guard("PriorityClass", priority, self._upsert_priority_class)
+
+    def _upsert_priority_class(self, tree: Tree) -> None:
+        name = _key(tree)
+        self.priority_classes[name] = int(tree.get("value", 0))
+        if tree.get("globalDefault"):
+            self._default_class, self.default_priority = name, int(tree.get("value", 0))
+        self._touch_priorities()
+
+    def remove_priority_class(self, priority: Any) -> None:
+        """A PriorityClass is gone.  Takes the object or its name."""
+        name = priority if isinstance(priority, str) else _key(_tree(priority))
+        self.priority_classes.pop(name, None)
+        if name == self._default_class:
+            self._default_class, self.default_priority = "", 0
+        self._touch_priorities()
+
+    def _touch_priorities(self) -> None:
+        self.version += 1
+        for job in self.active.values():
+            self.dirty[job.key] = job
+
+    def upsert_namespace(self, namespace: Any) -> None:
+        """A Namespace came or changed; its labels may be selected by inter-pod terms."""
+        self._guard("Namespace", namespace, self._upsert_namespace)
+
+    def _upsert_namespace(self, tree: Tree) -> None:
+        name = _key(tree)
+        self.terms.namespaces[name] = dict((tree.get("metadata") or {}).get("labels") or {})
+        self.upsert_other("Namespace", tree)
+
+    def upsert_other(self, kind: str, obj: Any) -> None:
+        """Any other object that a plugin may read: ResourceQuota, PodDisruptionBudget, HyperNode, a volume claim, ..."""
+        tree = _tree(obj)
+        self.others.setdefault(kind, {})[_key(tree)] = tree
+        self.version += 1
+
+    def remove_other(self, kind: str, obj: Any) -> None:
+        key = obj if isinstance(obj, str) else _key(_tree(obj))
+        self.others.get(kind, {}).pop(key, None)
+        self.version += 1
+
+    # ------------------------------------------------------------------------------------------------- what became of decisions
+
+    def bind_failed(self, pod: str) -> None:
+        """The API server refused a bind: the pod is pending again and its room is free."""
+        task = self.tasks.get(pod)
+        if task is None or task.status is not Status.BINDING:
+            return
+        self.version += 1
+        self.nodes.release(task, task.row, task.status)
+        task.row = NOWHERE
+        self._set(task, Status.PENDING)
+
+    def evict_failed(self, pod: str) -> None:
+        """The API server refused an eviction: the pod runs on."""
+        task = self.tasks.get(pod)
+        if task is None or task.status is not Status.RELEASING or task.terminating:
+            return
+        self.version += 1
+        self.nodes.change(task, task.row, Status.RELEASING, Status.RUNNING)
+        self._set(task, Status.RUNNING)
+
+    def _set(self, task: Task, status: Status) -> None:
+        if task.job is None:
+            task.status = status
+        else:
+            task.job.set_status(task, status)
+            self.touch(task.job)
+
+    # ------------------------------------------------------------------------------------------------- sums
+
+    def touch(self, job: Job) -> None:
+        """The job's sums and status have to be looked at again."""
+        self.dirty[job.key] = job
+        self.unreported[job.key] = job
+
+    def refresh(self) -> None:
+        """Count again what changed; a cycle begins with it and costs as much as there were changes."""
+        for job in self.dirty.values():
+            self._recount(job)
+        self.dirty.clear()
+        self.nodes.widen()
+
+    def recount_touched(self, jobs: Iterable[Job]) -> None:
+        """Sums as they stand within a cycle, promises included as held by nobody."""
+        for job in jobs:
+            self._recount(job)
+
+    def _recount(self, job: Job) -> None:
+        old: Contribution | None = job.contribution
+        if old is not None:
+            self._count(old, -1.0)
+        job.contribution = None
+        known = job.key in self.jobs and job.has_group and job.queue in self.queues
+        if not known:
+            self.active.pop(job.key, None)
+            return
+        job.priority = self.priority_classes.get(job.priority_class, self.default_priority)
+        if job.shadow and job.priority_class == "" and job.tasks:
+            job.priority = max(task.priority for task in job.tasks.values())
+        job.contribution = self._contribution(job)
+        self._count(job.contribution, 1.0)
+        if job.is_pending or job.counts.statuses[Status.PENDING]:
+            self.active[job.key] = job
+        else:
+            self.active.pop(job.key, None)
+
+    def _contribution(self, job: Job) -> Contribution:
+        request = dict(job.allocated)
+        for task in job.pending():
+            add(request, task.request.amounts)
+        inqueue: Amounts = {}
+        reserved: Amounts = {}
+        if job.min_resources is not None:
+            if job.phase == "Inqueue":
+                inqueue = job.deduct_gated(job.remaining_minimum())
+                reserved = job.deduct_gated(job.min_resources)
+            elif job.phase == "Running" and job.allocated_count() >= job.min_available:
+                inqueue = reserved = job.deduct_gated(job.remaining_minimum())
+        return Contribution(job.queue, dict(job.allocated), request, inqueue, job.elastic(), reserved)
+
+    def _count(self, contribution: Contribution, sign: float) -> None:
+        add(self.reserved, contribution.reserved, sign)
+        queue = self.queues.get(contribution.queue)
+        if queue is None:
+            return
+        queue.jobs += int(sign)
+        add(queue.allocated, contribution.allocated, sign)
+        add(queue.request, contribution.request, sign)
+        add(queue.inqueue, contribution.inqueue, sign)
+        add(queue.elastic, contribution.elastic, sign)
+
+    # ------------------------------------------------------------------------------------------------- inside
+
+    def _job(self, key: str) -> Job:
+        job = self.jobs.get(key)
+        if job is None:
+            job = self.jobs[key] = Job(key)
+        return job
+
+    def _drop(self, job: Job) -> None:
+        self.jobs.pop(job.key, None)
+        self.unreported.pop(job.key, None)
+        self.touch_dropped(job)
+
+    def touch_dropped(self, job: Job) -> None:
+        """A job that left must leave the sums too."""
+        self.dirty[job.key] = job
+        if self.jobs.get(job.key) is not job:
+            self._recount(job)
+            self.dirty.pop(job.key, None)
+
+    def _guard(self, kind: str, obj: Any, upsert: Callable[[Tree], None]) -> None:
+        try:
+            tree = _tree(obj)
+            key = _key(tree)
+        except (AttributeError, TypeError, ValueError, KeyError) as error:
+            self.rejected[(kind, "?")] = f"not an object: {error}"
+            return
+        try:
+            upsert(tree)
+        except (AttributeError, TypeError, ValueError, KeyError, OverflowError) as error:
+            self.rejected[(kind, key)] = str(error)
+            return
+        self.rejected.pop((kind, key), None)
+
+
+def _tree(obj: Any) -> Tree:
+    if isinstance(obj, Mapping):
+        return obj
+    tree = msgspec.to_builtins(obj)
+    if not isinstance(tree, dict):
+        raise TypeError(f"{type(obj).__name__} is not an object")
+    return tree
+
+
+def _key(tree: Tree) -> str:
+    meta = tree.get("metadata") or {}
+    name, namespace = meta.get("name", ""), meta.get("namespace", "")
+    if not name:
+        raise ValueError("metadata.name is missing")
+    return f"{namespace}/{name}" if namespace else str(name)
+
+
+def _status(phase: str, deleting: bool, node: str) -> Status:
+    if phase == "Running":
+        return Status.RELEASING if deleting else Status.RUNNING
+    if phase in ("Pending", ""):
+        if deleting:
+            return Status.RELEASING
+        return Status.BOUND if node else Status.PENDING
+    return {"Succeeded": Status.SUCCEEDED, "Failed": Status.FAILED}.get(phase, Status.UNKNOWN)
+
+
+def _priority(spec: Tree, annotations: Tree) -> int:
+    stated = annotations.get(TASK_PRIORITY)
+    if stated is not None:
+        try:
+            return int(stated)
+        except ValueError:
+            pass
+    value = spec.get("priority")
+    return 1 if value is None else int(value)
+
+
+def _revocable_zone(annotations: Tree) -> str:
+    zone = annotations.get(REVOCABLE_ZONE)
+    if zone is not None:
+        return "*" if zone == "*" else ""
+    return "*" if annotations.get(PREEMPTABLE) in _TRUE else ""
+
+
+def _pod_index(name: str) -> int | None:
+    parts = name.split("-")
+    return int(parts[-1]) if len(parts) >= 3 and parts[-1].isdigit() else None
+
+
+def _condition(status: Tree) -> tuple[str, str, str] | None:
+    for one in status.get("conditions") or ():
+        if one.get("type") == "PodScheduled" and one.get("status") == "False":
+            return one.get("reason", ""), one.get("message", ""), status.get("nominatedNodeName", "")
+    return None
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
+
+
+def _optional(quantities: Tree | None) -> Amounts:
+    return resources.amounts(quantities) if quantities else {}
+
+
+def _waiting_time(annotations: Tree) -> float | None:
+    for key in SLA_KEYS:
+        try:
+            length = seconds(annotations.get(key, ""))
+        except ValueError:
+            continue
+        if length > 0:
+            return length
+    return None
+
+
+def _topology(tree: Tree | None) -> Topology | None:
+    if tree is None:
+        return None
+    tier = tree.get("highestTierAllowed")
+    return Topology(tree.get("mode", ""), None if tier is None else int(tier), tree.get("highestTierName", ""))
+
+
+def _policy(tree: Tree) -> SubGroupPolicy:
+    keys = tuple(str(one) for one in tree.get("matchLabelKeys") or ())
+    try:
+        selector = matching.label_selector(tree.get("labelSelector"))
+    except ValueError:
+        keys, selector = (), None  # A selector that cannot be read matches nothing.
+    size = tree.get("subGroupSize")
+    return SubGroupPolicy(
+        str(tree.get("name", "")), selector, keys, 1 if size is None else int(size), _topology(tree.get("networkTopology"))
+    )
+
+
+def _sent(status: Tree) -> tuple[Any, ...]:
+    """What the API holds of a PodGroup's status, in the form that is compared at the end of a cycle."""
+    conditions = tuple(
+        (one.get("type", ""), one.get("status", ""), one.get("reason", ""), one.get("message", ""))
+        for one in status.get("conditions") or ()
+    )
+    counts = (int(status.get(name, 0) or 0) for name in ("running", "succeeded", "failed"))
+    return (status.get("phase", ""), *counts, conditions)
+
+
+def _short_hash(text: str) -> str:
+    """32 bits of FNV-1a, written with letters that a name may have."""
+    value = 2166136261
+    for byte in text.encode():
+        value = ((value ^ byte) * 16777619) & 0xFFFFFFFF
+    alphabet = "bcdfghjklmnpqrstvwxz2456789"
+    return "".join(alphabet[ord(digit) % len(alphabet)] for digit in str(value))

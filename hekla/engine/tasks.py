@@ -1,0 +1,496 @@
+"""Tasks (one a pod) and the groups whose counts decide: jobs and their sub-groups.
+
+Counts are kept as statuses change, so that "is this gang ready" is a comparison of two numbers, never a walk over its pods.
+Reference: scheduler-core 2.7, 2.9, 2.10, 4; plugins-fairness 0.2.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hekla.engine.resources import Amounts, Request, add, empty, excess, floor_subtract, subtract
+
+if TYPE_CHECKING:
+    from hekla.engine.podclass import LabelSet, PodClass
+    from hekla.engine.reasons import FitErrors
+
+
+class Status(enum.Enum):
+    """Where a task stands; Allocated and Pipelined exist only inside a cycle."""
+
+    PENDING = "Pending"
+    ALLOCATED = "Allocated"
+    PIPELINED = "Pipelined"
+    BINDING = "Binding"
+    BOUND = "Bound"
+    RUNNING = "Running"
+    RELEASING = "Releasing"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+
+    __hash__ = object.__hash__
+
+
+ALLOCATED = (Status.BOUND, Status.BINDING, Status.RUNNING, Status.ALLOCATED)
+READY = (*ALLOCATED, Status.SUCCEEDED)
+SCHEDULED = (Status.RUNNING, Status.BOUND, Status.FAILED, Status.SUCCEEDED)
+FINISHED = (Status.SUCCEEDED, Status.FAILED)
+PREEMPTABLE = (Status.BOUND, Status.RUNNING)
+_ALLOCATED_SET = frozenset(ALLOCATED)
+NOWHERE = -1
+QUEUE_GATE = "scheduling.volcano.sh/queue-allocation-gate"
+
+
+def is_allocated(status: Status) -> bool:
+    """Whether a task of this status counts towards what its job and queue hold."""
+    return status in _ALLOCATED_SET
+
+
+class Task:
+    """One pod, as the scheduler sees it."""
+
+    __slots__ = (
+        "annotations", "condition", "creation", "disrupted", "evicted_for", "gated", "index", "job", "key", "labels", "last", "name",
+        "namespace", "nominated", "object", "pods", "preemptable", "priority", "priority_class", "revocable_zone", "role",
+        "row", "start", "status", "subjob", "terminating", "uid",
+    )  # fmt: skip
+
+    def __init__(self, key: str, namespace: str, name: str, uid: str, pods: PodClass, labels: LabelSet) -> None:
+        self.key = key
+        self.namespace = namespace
+        self.name = name
+        self.uid = uid
+        self.pods = pods
+        self.labels = labels
+        self.annotations: dict[str, str] = {}
+        self.job: Job | None = None
+        self.subjob: SubJob | None = None
+        self.role = ""
+        self.priority = 1
+        self.priority_class = ""
+        self.preemptable = True
+        self.revocable_zone = ""
+        self.creation = 0.0
+        self.index: int | None = None
+        self.status = Status.PENDING
+        self.row = NOWHERE
+        self.nominated = ""
+        self.gated: tuple[str, ...] = ()
+        self.terminating = False
+        self.evicted_for = False
+        """Room for this task was made by evicting others in this cycle."""
+        self.last: tuple[Status, int, bool] | None = None
+        """Status, node row and `evicted_for` that a discarded statement had given this task."""
+        self.condition: tuple[str, str, str] | None = None
+        """Reason, message and nominated node that the pod's condition carries already."""
+        self.start = 0.0
+        self.disrupted = False
+        """Terminating because this scheduler preempted it."""
+        self.object: Any = None
+
+    def __repr__(self) -> str:
+        return f"<Task {self.key} {self.status.value}>"
+
+    @property
+    def request(self) -> Request:
+        return self.pods.request
+
+    @property
+    def best_effort(self) -> bool:
+        return self.pods.request.best_effort
+
+    @property
+    def gated_by_others(self) -> bool:
+        """Gated by anything but the queue gate, which this scheduler itself lifts."""
+        return bool(self.gated) and self.gated != (QUEUE_GATE,)
+
+
+class Counts:
+    """Tasks by status, and the few sums that the gang formulas need."""
+
+    __slots__ = ("pending_best_effort", "roles", "statuses")
+
+    def __init__(self) -> None:
+        self.statuses: dict[Status, dict[str, Task]] = {status: {} for status in Status}
+        self.pending_best_effort = 0
+        self.roles: dict[str, dict[Status, int]] = {}
+
+    def enter(self, task: Task, status: Status) -> None:
+        self.statuses[status][task.key] = task
+        self._count(task, status, 1)
+
+    def leave(self, task: Task, status: Status) -> None:
+        if self.statuses[status].pop(task.key, None) is not None:
+            self._count(task, status, -1)
+
+    def move(self, tasks: Sequence[Task], old: Status, new: Status) -> None:
+        """Many tasks of one class and role from one status to another."""
+        source, target = self.statuses[old], self.statuses[new]
+        for task in tasks:
+            del source[task.key]
+            target[task.key] = task
+        first, many = tasks[0], len(tasks)
+        if first.best_effort:
+            self.pending_best_effort += many * ((new is Status.PENDING) - (old is Status.PENDING))
+        if first.role:
+            counts = self.roles.setdefault(first.role, {})
+            counts[old] = counts.get(old, 0) - many
+            counts[new] = counts.get(new, 0) + many
+
+    def _count(self, task: Task, status: Status, by: int) -> None:
+        if status is Status.PENDING and task.best_effort:
+            self.pending_best_effort += by
+        if task.role:
+            counts = self.roles.setdefault(task.role, {})
+            counts[status] = counts.get(status, 0) + by
+
+    def of(self, *statuses: Status) -> int:
+        return sum(len(self.statuses[status]) for status in statuses)
+
+    @property
+    def ready(self) -> int:
+        held = self.statuses
+        return (
+            len(held[Status.BOUND]) + len(held[Status.BINDING]) + len(held[Status.RUNNING])
+            + len(held[Status.ALLOCATED]) + len(held[Status.SUCCEEDED])
+        )  # fmt: skip
+
+    @property
+    def waiting(self) -> int:
+        return len(self.statuses[Status.PIPELINED])
+
+    @property
+    def valid(self) -> int:
+        return self.ready + self.waiting + len(self.statuses[Status.PENDING])
+
+
+class Group:
+    """What a job and a sub-group of it have in common: tasks, a minimum, and the questions about both."""
+
+    __slots__ = ("counts", "min_available", "tasks", "topology", "uid")
+
+    def __init__(self, uid: str, min_available: int = 0) -> None:
+        self.uid = uid
+        self.min_available = min_available
+        self.tasks: dict[str, Task] = {}
+        self.counts = Counts()
+        self.topology: Topology | None = None
+
+    def is_ready(self) -> bool:
+        return self.counts.ready + self.counts.pending_best_effort >= self.min_available
+
+    def is_pipelined(self) -> bool:
+        counts = self.counts
+        return counts.waiting + counts.ready + counts.pending_best_effort >= self.min_available
+
+    def is_starving(self) -> bool:
+        return self.counts.waiting + self.counts.ready < self.min_available
+
+    def pending(self) -> Iterable[Task]:
+        return self.counts.statuses[Status.PENDING].values()
+
+
+class Topology:
+    """How near to each other the tasks of a group must be; a job's wish, copied so that a session may rewrite it."""
+
+    __slots__ = ("highest_tier", "highest_tier_name", "mode")
+
+    def __init__(self, mode: str, highest_tier: int | None, highest_tier_name: str) -> None:
+        self.mode = mode
+        self.highest_tier = highest_tier
+        self.highest_tier_name = highest_tier_name
+
+    @property
+    def hard(self) -> bool:
+        return self.mode == "hard" and self.highest_tier is not None
+
+
+class SubJob(Group):
+    """A partition of a job's tasks.  The default one of a job without policies shares the job's own counts."""
+
+    __slots__ = ("group", "job", "match_index")
+
+    def __init__(self, job: Job, uid: str, group: str, min_available: int) -> None:
+        super().__init__(uid, min_available)
+        self.job = job
+        self.group = group
+        self.match_index = 0
+
+    @property
+    def priority(self) -> int:
+        return max((task.priority for task in self.tasks.values()), default=0) if self.tasks else 0
+
+    def pending_resources(self) -> Amounts:
+        """What its pending tasks ask for together."""
+        total = empty()
+        for task in self.pending():
+            add(total, task.request.amounts)
+        return total
+
+
+class Job(Group):
+    """One PodGroup with its tasks."""
+
+    __slots__ = (
+        "annotations", "conditions", "creation", "dirty", "enqueue_block", "fit_errors", "fit_message", "group_object",
+        "key", "last_event", "last_refusal", "min_resources", "min_sub_jobs", "name", "namespace", "phase", "pg_uid", "plugin_state", "policies",
+        "preemptable", "priority", "priority_class", "queue", "revocable_zone", "role_minimums", "role_total", "shadow", "short_of_quota",
+        "stated_preemptable", "status_sent", "sub_jobs", "waiting_time", "allocated", "total_request", "has_group", "contribution", "budget",
+    )  # fmt: skip
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key
+        self.namespace, _, self.name = key.rpartition("/")
+        self.has_group = False
+        self.shadow = False
+        self.pg_uid = ""
+        self.queue = ""
+        self.creation = 0.0
+        self.priority = 0
+        self.priority_class = ""
+        self.phase = ""
+        self.annotations: dict[str, str] = {}
+        self.conditions: list[Any] = []
+        self.min_resources: Amounts | None = None
+        self.role_minimums: dict[str, int] = {}
+        self.role_total = 0
+        self.min_sub_jobs: dict[str, int] = {}
+        self.policies: tuple[Any, ...] = ()
+        self.sub_jobs: dict[str, SubJob] = {}
+        self.preemptable = False
+        self.stated_preemptable = True
+        """As `preemptable`, but true where nothing is stated: what the gang evictions ask."""
+        self.revocable_zone = ""
+        self.waiting_time: float | None = None
+        self.budget: tuple[str, str] = ("", "")
+        self.allocated: Amounts = empty()
+        self.total_request: Amounts = empty()
+        self.fit_errors: dict[str, FitErrors] = {}
+        """Task key -> why it did not fit, of this cycle."""
+        self.fit_message = ""
+        self.short_of_quota: Task | None = None
+        """A task that its queue may not take now."""
+        self.enqueue_block = ""
+        """Why the job was not let in, in this cycle's words."""
+        self.last_event = ""
+        self.last_refusal = ""
+        self.status_sent: Any = None
+        self.group_object: Any = None
+        self.contribution: Any = None
+        """What this job adds to its queue's sums, as last counted."""
+        self.plugin_state: dict[str, Any] = {}
+        self.dirty = True
+
+    def __repr__(self) -> str:
+        return f"<Job {self.key}>"
+
+    def forget_trouble(self) -> None:
+        """What kept the job waiting in an earlier cycle says nothing about this one."""
+        self.fit_errors = {}
+        self.fit_message = ""
+        self.short_of_quota = None
+        for task in self.pending():
+            task.last = None
+
+    # ------------------------------------------------------------------------------------------------- membership
+
+    def default_sub_job(self) -> SubJob:
+        """The one sub-job of a job without policies."""
+        found = self.sub_jobs.get(self.key)
+        if found is None:
+            found = SubJob(self, self.key, self.key, self.min_available if not self.policies else 1)
+            if not self.policies:
+                found.counts = self.counts
+                found.tasks = self.tasks
+                found.topology = self.topology
+            self.sub_jobs[self.key] = found
+        return found
+
+    def add_task(self, task: Task) -> None:
+        self.tasks[task.key] = task
+        task.job = self
+        self.counts.enter(task, task.status)
+        add(self.total_request, task.request.amounts)
+        if is_allocated(task.status):
+            add(self.allocated, task.request.amounts)
+        self.attach_sub_job(task)
+
+    def attach_sub_job(self, task: Task) -> None:
+        """Put the task in the sub-group that the job's policies give it."""
+        if not self.policies:
+            task.subjob = self.default_sub_job()
+            return
+        sub_job = self._sub_job_of(task)
+        sub_job.tasks[task.key] = task
+        sub_job.counts.enter(task, task.status)
+        task.subjob = sub_job
+
+    def _sub_job_of(self, task: Task) -> SubJob:
+        labels = task.labels.labels
+        for policy in self.policies:
+            values = policy.match(labels)
+            if values is None:
+                continue
+            group = f"{self.key}/{policy.name}"
+            uid = f"{group}-{policy.join(values)}"
+            found = self.sub_jobs.get(uid)
+            if found is None:
+                found = SubJob(self, uid, group, policy.size)
+                found.match_index = int(values[0]) if values and values[0].lstrip("-").isdigit() else 0
+                found.topology = policy.topology
+                self.sub_jobs[uid] = found
+            return found
+        return self.default_sub_job()
+
+    def remove_task(self, task: Task) -> None:
+        if self.tasks.pop(task.key, None) is None:
+            return
+        self.counts.leave(task, task.status)
+        subtract(self.total_request, task.request.amounts)
+        if is_allocated(task.status):
+            subtract(self.allocated, task.request.amounts)
+        sub_job = task.subjob
+        if sub_job is not None and sub_job.counts is not self.counts:
+            sub_job.tasks.pop(task.key, None)
+            sub_job.counts.leave(task, task.status)
+            if not sub_job.tasks:
+                self.sub_jobs.pop(sub_job.uid, None)
+        self.fit_errors.pop(task.key, None)
+        task.job = task.subjob = None
+
+    def rebuild_sub_jobs(self) -> None:
+        """After the policies changed: every task finds its sub-group again."""
+        self.sub_jobs = {}
+        for task in self.tasks.values():
+            self.attach_sub_job(task)
+
+    def set_status(self, task: Task, status: Status) -> None:
+        """The one place where a task's status changes."""
+        old = task.status
+        if old is status:
+            return
+        self.counts.leave(task, old)
+        sub_job = task.subjob
+        shared = sub_job is None or sub_job.counts is self.counts
+        if not shared:
+            sub_job.counts.leave(task, old)  # type: ignore[union-attr]
+        task.status = status
+        self.counts.enter(task, status)
+        if not shared:
+            sub_job.counts.enter(task, status)  # type: ignore[union-attr]
+        was, now = is_allocated(old), is_allocated(status)
+        if now and not was:
+            add(self.allocated, task.request.amounts)
+        elif was and not now:
+            subtract(self.allocated, task.request.amounts)
+
+    def set_status_many(self, tasks: Sequence[Task], status: Status) -> None:
+        """As `set_status` for tasks of one class, role, sub-group and old status."""
+        if not tasks:
+            return
+        first = tasks[0]
+        old = first.status
+        self.counts.move(tasks, old, status)
+        sub_job = first.subjob
+        if sub_job is not None and sub_job.counts is not self.counts:
+            sub_job.counts.move(tasks, old, status)
+        for task in tasks:
+            task.status = status
+        was, now = is_allocated(old), is_allocated(status)
+        if now != was:
+            add(self.allocated, first.request.amounts, len(tasks) if now else -len(tasks))
+
+    # ------------------------------------------------------------------------------------------------- gang formulas
+
+    def _roles_hold(self, statuses: tuple[Status, ...], pending_empty: bool) -> bool:
+        for role, minimum in self.role_minimums.items():
+            if minimum > 0 and self.role_count(role, statuses, pending_empty) < minimum:
+                return False
+        return True
+
+    def role_count(self, role: str, statuses: tuple[Status, ...] = READY, pending_empty: bool = True) -> int:
+        """How many tasks of a role are in the given statuses, best-effort pending ones counted when asked."""
+        counts = self.counts.roles.get(role, {})
+        result = sum(counts.get(status, 0) for status in statuses)
+        if pending_empty and self.counts.pending_best_effort:
+            result += sum(1 for task in self.pending() if task.role == role and task.best_effort)
+        return result
+
+    def roles_valid(self) -> bool:
+        if self.min_available < self.role_total:
+            return True
+        return self._roles_hold((*READY, Status.PIPELINED, Status.PENDING), False)
+
+    def roles_ready(self) -> bool:
+        return self.min_available < self.role_total or self._roles_hold(READY, True)
+
+    def roles_pipelined(self) -> bool:
+        return self.min_available < self.role_total or self._roles_hold((*READY, Status.PIPELINED), True)
+
+    def sub_jobs_valid(self) -> bool:
+        if not any(self.min_sub_jobs.values()):
+            return True
+        existing: dict[str, int] = {}
+        for sub_job in self.sub_jobs.values():
+            existing[sub_job.group] = existing.get(sub_job.group, 0) + 1
+        return all(existing.get(group, 0) >= minimum for group, minimum in self.min_sub_jobs.items())
+
+    def sub_jobs_reach(self, pipelined: bool) -> bool:
+        """Enough sub-groups of each policy are ready (or pipelined)."""
+        wanted = {group: minimum for group, minimum in self.min_sub_jobs.items() if minimum > 0}
+        if not wanted:
+            return True
+        have: dict[str, int] = {}
+        for sub_job in self.sub_jobs.values():
+            if sub_job.is_pipelined() if pipelined else sub_job.is_ready():
+                have[sub_job.group] = have.get(sub_job.group, 0) + 1
+        return all(have.get(group, 0) >= minimum for group, minimum in wanted.items())
+
+    @property
+    def is_pending(self) -> bool:
+        """The PodGroup has not been let in yet."""
+        return self.phase in ("", "Pending")
+
+    @property
+    def has_topology(self) -> bool:
+        return self.topology is not None or any(sub.topology is not None for sub in self.sub_jobs.values())
+
+    @property
+    def has_hard_topology(self) -> bool:
+        if self.topology is not None and self.topology.hard:
+            return True
+        return any(sub.topology is not None and sub.topology.hard for sub in self.sub_jobs.values())
+
+    # ------------------------------------------------------------------------------------------------- sums for queues
+
+    def allocated_count(self) -> int:
+        return self.counts.of(*ALLOCATED)
+
+    def elastic(self) -> Amounts:
+        """What it holds beyond its minimum; without a stated minimum, all of it."""
+        return excess(self.allocated, self.min_resources or {})
+
+    def remaining_minimum(self) -> Amounts:
+        """What its minimum still lacks; a scalar that is met is absent."""
+        result: Amounts = {}
+        for name, value in (self.min_resources or {}).items():
+            rest = value - self.allocated.get(name, 0.0)
+            if name in ("cpu", "memory", "pods"):
+                result[name] = max(rest, 0.0)
+            elif name not in self.allocated:
+                result[name] = value
+            elif rest > 0:
+                result[name] = rest
+        return result
+
+    def deduct_gated(self, of: Amounts) -> Amounts:
+        """Take away what tasks ask for that may not be scheduled yet."""
+        gated: Amounts = {}
+        for task in self.pending():
+            if task.gated_by_others:
+                add(gated, task.request.amounts)
+        return floor_subtract(of, gated) if gated else of
