@@ -91,10 +91,13 @@ class Admission:
         return self.webhooks is not None and self.webhooks.validating.wanted(attributes)
 
     async def call_mutating(self, attributes: Attributes) -> Json:
+        """Asks the webhooks; gives the object with defaults filled again (of a deletion: nothing of importance)."""
         assert self.webhooks is not None
         await self.webhooks.mutate(attributes)
-        assert attributes.object is not None
-        attributes.resource.kind.strategy.default(attributes.object)
+        if attributes.object is None:
+            return {}
+        if attributes.subresource not in ("binding", "eviction"):
+            attributes.resource.kind.strategy.default(attributes.object)
         return attributes.object
 
     async def call_validating(self, attributes: Attributes) -> None:

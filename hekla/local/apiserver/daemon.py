@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hekla.kube import daemon as plumbing
+from hekla.kube import notify
 from hekla.kube.flags import TEXT, WHOLE, Flag
 from hekla.local import certificates
 from hekla.local.apiserver.admission import Admission
@@ -113,6 +114,7 @@ async def serve(daemon: plumbing.Daemon, journal: Journal, files: Files) -> None
         if files.own:
             write_kubeconfigs(Path(options.data_dir).absolute(), files.pki, port, options.unix_socket)
         server.ready = True
+        notify.ready()
         gc.collect()
         gc.freeze()
         log.info("serving on https://%s:%d%s", options.bind_address, port, f" and {options.unix_socket}" if options.unix_socket else "")

@@ -121,8 +121,9 @@ class Deleter:
                 raise forbidden(kind, name, "this namespace may not be deleted")
             old = row.tree()
             attributes = Attributes(call, resource, "DELETE", row.namespace, row.name, None, old)
+            attributes.options = delete_options_tree(call, options)
             if self.admission.mutating_webhooks(attributes):
-                await self.admission.call_mutating_delete(attributes)
+                await self.admission.call_mutating(attributes)
             if self.admission.validating_webhooks(attributes):
                 await self.admission.call_validating(attributes)
             if collection.newest(key) is not row:
@@ -163,6 +164,18 @@ class Deleter:
 
     def _terminate_namespace(self, tree: Json) -> None:
         tree.setdefault("status", {})["phase"] = "Terminating"
+
+
+def delete_options_tree(call: Call, options: DeleteOptions) -> Json:
+    """The options as webhooks are told them."""
+    tree: Json = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
+    if options.grace is not None:
+        tree["gracePeriodSeconds"] = options.grace
+    if options.propagation:
+        tree["propagationPolicy"] = options.propagation
+    if call.dry_run:
+        tree["dryRun"] = ["All"]
+    return tree
 
 
 def check_preconditions(kind: Kind, row: Row, options: DeleteOptions) -> None:

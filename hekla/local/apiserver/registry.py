@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 
 from hekla.local.apiserver.kind import Json, Kind
@@ -45,6 +46,15 @@ def storage_name(kind: Kind) -> str:
     return f"{plural}.{group}" if group else plural
 
 
+def maturity(version: str) -> tuple[int, int, int]:
+    """Orders versions as Kubernetes prefers them: v2, v1, v1beta1, v1alpha2, v1alpha1, then whatever is no version."""
+    match = re.fullmatch(r"v(\d+)(?:(alpha|beta)(\d+))?", version)
+    if match is None:
+        return (0, 0, 0)
+    stage = {None: 3, "beta": 2, "alpha": 1}[match[2]]
+    return (stage, int(match[1]), int(match[3] or 0))
+
+
 class Registry:
     """All served kinds, by group, version and plural."""
 
@@ -53,7 +63,7 @@ class Registry:
         self.resources: dict[tuple[str, str, str], Resource] = {}
         self.generation = 0
         """Grows with every change; discovery and OpenAPI are computed once a generation."""
-        self.built_in = frozenset(self.add(kind) for kind in kinds)
+        self.built_in = frozenset([self.add(kind) for kind in kinds])
 
     def add(self, kind: Kind) -> str:
         """Serves a kind from now on; gives its group."""
@@ -76,6 +86,9 @@ class Registry:
             versions = found.setdefault(group, [])
             if version not in versions:
                 versions.append(version)
+        for group, versions in found.items():
+            if group not in self.built_in:
+                versions.sort(key=maturity, reverse=True)
         return found
 
     def of(self, group: str, version: str) -> list[Resource]:

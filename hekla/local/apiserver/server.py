@@ -17,6 +17,7 @@ from hekla.local.apiserver.authentication import Authenticator
 from hekla.local.apiserver.authorization import Access, Authorizer
 from hekla.local.apiserver.bootstrap import Bootstrap
 from hekla.local.apiserver.call import Call, read_body
+from hekla.local.apiserver.definitions import Definitions
 from hekla.local.apiserver.deletion import Deleter
 from hekla.local.apiserver.discovery import Discovery
 from hekla.local.apiserver.eviction import Evictions
@@ -35,6 +36,7 @@ from hekla.local.apiserver.store import Store
 from hekla.local.apiserver.subresources import Subresources
 from hekla.local.apiserver.tokens import Tokens
 from hekla.local.apiserver.watch import Watcher, watch
+from hekla.local.apiserver.webhooks import Webhooks
 from hekla.local.apiserver.writing import Writer
 
 log = logging.getLogger("hekla.apiserver")
@@ -64,6 +66,8 @@ class ApiServer:
         self.metrics = Metrics(store, registry)
         self.kubelets: Kubelets | None = None
         self.bootstrap = Bootstrap(self.writer)
+        admission.webhooks = Webhooks(registry)
+        self.definitions = Definitions(registry, self.writer, self.deleter)
         self.ready = False
         self._special: dict[tuple[str, str, str], Callable[[Call], Awaitable[Answer]]] = {
             ("pods", "binding", "POST"): lambda call: self.subresources.bind(call, call.route.name),
@@ -78,10 +82,12 @@ class ApiServer:
 
     async def start(self) -> None:
         """Serves what the stored definitions define, and makes what a cluster begins with."""
+        self.definitions.start()
         await self.bootstrap.run()
 
     def stop(self) -> None:
         """Ends all watches, so that clients come again to the next server at once."""
+        self.definitions.stop()
         for collection in self.store.collections.values():
             for listener in list(collection.listeners):
                 watcher = getattr(listener, "__self__", None)

@@ -6,6 +6,7 @@ import msgspec
 
 from hekla.kube.http.server import Response
 from hekla.local.apiserver import bodies
+from hekla.local.apiserver.admission import Attributes
 from hekla.local.apiserver.call import Call, read_body
 from hekla.local.apiserver.forms import PLAIN
 from hekla.local.apiserver.kind import FieldError, Json
@@ -56,11 +57,10 @@ class Subresources:
         if metadata.get("name") and metadata["name"] != name:
             raise bad_request(f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})")
         admission = self.writer.admission
-        from hekla.local.apiserver.admission import Attributes
-
         attributes = Attributes(call, pods, "CREATE", call.route.namespace, name, tree, None, "binding")
         if admission.mutating_webhooks(attributes):
-            await admission.webhooks.mutate(attributes)  # type: ignore[union-attr]
+            tree = await admission.call_mutating(attributes)
+            metadata = tree.get("metadata") or {}
         if admission.validating_webhooks(attributes):
             await admission.call_validating(attributes)
         row = collection.newest(key)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hekla.kube.http.server import Response
@@ -252,9 +252,11 @@ class Writer:
             if self.admission.mutating_webhooks(operation):
                 new = await self.admission.call_mutating(operation)
                 self._keep_identity(kind, row, old, new, "")
-        if subresource == "status":
-            if strategy.prepare_status is not None:
-                strategy.prepare_status(new, old)
+        errors: Sequence[FieldError] = ()
+        if subresource == "server":
+            pass  # the server's own hand, which may change every part
+        elif subresource == "status":
+            strategy.prepare_status(new, old)
             errors = strategy.validate_status(new, old)
         else:
             strategy.prepare_update(new, old)

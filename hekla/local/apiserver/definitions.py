@@ -1,0 +1,238 @@
+"""CustomResourceDefinitions at work: a stored definition becomes served kinds, and a deleted one takes its objects along.
+
+The kinds of a definition are served in the very step in which it is committed, before its author has the answer, so a client
+that creates a definition and then an object of it never meets a 404.  Conditions follow a moment later, as clients expect
+them to (local-cluster 4.1).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from hekla.kube.http.server import Peer, Request
+from hekla.local.apiserver.call import Call
+from hekla.local.apiserver.deletion import DeleteOptions, Deleter
+from hekla.local.apiserver.identity import User
+from hekla.local.apiserver.kind import Json, Kind
+try:
+    from hekla.local.apiserver.objects import custom
+except ImportError:
+    from hekla.local.apiserver import plain_custom as custom
+from hekla.local.apiserver.registry import Registry, Resource
+from hekla.local.apiserver.route import Route
+from hekla.local.apiserver.status import Refusal
+from hekla.local.apiserver.store import DELETED, Event, Row
+from hekla.local.apiserver.watch import Watcher
+from hekla.local.apiserver.writing import Writer, now
+
+log = logging.getLogger("hekla.apiserver")
+
+GROUP, VERSION, PLURAL = "apiextensions.k8s.io", "v1", "customresourcedefinitions"
+CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+SERVER = User("system:apiserver", ("system:masters", "system:authenticated"))
+
+
+class Definitions:
+    """Keeps the registry true to the stored definitions."""
+
+    def __init__(self, registry: Registry, writer: Writer, deleter: Deleter) -> None:
+        self.registry = registry
+        self.writer = writer
+        self.deleter = deleter
+        resource = registry.get(GROUP, VERSION, PLURAL)
+        if resource is None:
+            raise LookupError("this server does not serve CustomResourceDefinitions")
+        self.resource: Resource = resource
+        self.served: dict[str, list[Kind]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._again: set[str] = set()
+
+    def start(self) -> None:
+        """Serves what is stored, and follows what comes."""
+        self.resource.collection.listeners.add(self.on_events)
+        for key in self.resource.collection.keys():
+            self._serve(self.resource.collection.rows[key])
+            self._settle_soon(key)
+
+    def stop(self) -> None:
+        self.resource.collection.listeners.discard(self.on_events)
+        for task in self._tasks.values():
+            task.cancel()
+
+    def on_events(self, events: list[Event]) -> None:
+        for event in events:
+            name = event.row.name
+            if event.type is DELETED:
+                self._withdraw(name)
+            else:
+                self._serve(event.row)
+                self._settle_soon(name)
+
+    # --- serving --------------------------------------------------------------------------------------------------------
+
+    def _serve(self, row: Row) -> None:
+        tree = row.tree()
+        if self.conflict_of(tree):
+            return
+        try:
+            kinds = custom.kinds_of(self.resource.typed(tree))
+        except Exception as error:
+            log.error("the definition %s cannot be served: %s", row.name, error)
+            return
+        old = {(kind.group, kind.version, kind.plural) for kind in self.served.get(row.name, ())}
+        for kind in kinds:
+            self.registry.add(kind)
+            old.discard((kind.group, kind.version, kind.plural))
+        for group, version, plural in old:
+            self.registry.remove(group, version, plural)
+        self.served[row.name] = kinds
+
+    def _withdraw(self, name: str) -> None:
+        for kind in self.served.pop(name, ()):
+            resource = self.registry.get(kind.group, kind.version, kind.plural)
+            self.registry.remove(kind.group, kind.version, kind.plural)
+            if resource is not None:
+                for listener in list(resource.collection.listeners):
+                    watcher = getattr(listener, "__self__", None)
+                    if isinstance(watcher, Watcher):
+                        watcher.end()
+                self.registry.store.drop(resource.collection.name)
+
+    def conflict_of(self, tree: Json) -> tuple[str, str] | None:
+        """Why the names of a definition are not accepted, as (reason, message): another one of its group has them."""
+        name, spec = tree["metadata"]["name"], tree["spec"]
+        names = spec["names"]
+        for other, kinds in self.served.items():
+            if other == name or not kinds or kinds[0].group != spec["group"]:
+                continue
+            kind = kinds[0]
+            if names["kind"] in (kind.kind, kind.list_kind):
+                return "KindConflict", f'"{names["kind"]}" is already in use'
+            if names.get("listKind") in (kind.kind, kind.list_kind):
+                return "ListKindConflict", f'"{names.get("listKind")}" is already in use'
+            taken = {kind.plural, kind.singular, *kind.short_names}
+            if names.get("singular") in taken:
+                return "SingularConflict", f'"{names.get("singular")}" is already in use'
+            for short in names.get("shortNames") or ():
+                if short in taken:
+                    return "ShortNamesConflict", f'"{short}" is already in use'
+        return None
+
+    # --- status and deletion --------------------------------------------------------------------------------------------
+
+    def _settle_soon(self, name: str) -> None:
+        if name in self._tasks:
+            self._again.add(name)
+            return
+        self._tasks[name] = asyncio.get_running_loop().create_task(self._settle(name))
+
+    async def _settle(self, name: str) -> None:
+        try:
+            while True:
+                self._again.discard(name)
+                row = self.resource.collection.newest(name)
+                if row is None:
+                    return
+                try:
+                    if "deletionTimestamp" in row.tree()["metadata"]:
+                        await self._clean_up(name)
+                    else:
+                        await self._change(name, self._established)
+                except Refusal as refusal:
+                    if refusal.code not in (404, 409):
+                        log.warning("the definition %s: %s", name, refusal)
+                if name not in self._again:
+                    return
+        finally:
+            self._tasks.pop(name, None)
+            if name in self._again:
+                self._settle_soon(name)
+
+    async def _change(self, name: str, change: Any) -> None:
+        await self.writer.change(self._call(name), self.resource, name, change, retry=True, subresource="server", admit=False)
+
+    def _call(self, name: str, resource: Resource | None = None) -> Call:
+        route = Route(resource or self.resource, "", name, "")
+        return Call(Request("PUT", "/definitions", "", {}, b"", Peer()), route, SERVER, "update")
+
+    def _established(self, tree: Json) -> Json:
+        spec, status = tree["spec"], tree.setdefault("status", {})
+        names = spec["names"]
+        conflict = self.conflict_of(tree)
+        if conflict is None:
+            set_condition(status, "NamesAccepted", "True", "NoConflicts", "no conflicts found")
+            set_condition(status, "Established", "True", "InitialNamesAccepted", "the initial names have been accepted")
+            status["acceptedNames"] = {key: value for key, value in names.items() if value}
+        else:
+            set_condition(status, "NamesAccepted", "False", *conflict)
+            set_condition(status, "Established", "False", "NotAccepted", "not all names are accepted")
+        stored = status.setdefault("storedVersions", [])
+        for version in spec.get("versions") or []:
+            if version.get("storage") and version["name"] not in stored:
+                stored.append(version["name"])
+        finalizers = tree["metadata"].setdefault("finalizers", [])
+        if CLEANUP not in finalizers:
+            finalizers.append(CLEANUP)
+        return tree
+
+    async def _clean_up(self, name: str) -> None:
+        """Deletes the objects of a definition that is being deleted; the definition goes when the last of them has."""
+
+        def terminating(tree: Json) -> Json:
+            text = "CustomResource deletion is in progress"
+            set_condition(tree.setdefault("status", {}), "Terminating", "True", "InstanceDeletionInProgress", text)
+            return tree
+
+        await self._change(name, terminating)
+        kinds = self.served.get(name, [])
+        resource = self.registry.get(kinds[0].group, kinds[0].version, kinds[0].plural) if kinds else None
+        while resource is not None and (left := list(resource.collection.accepted())):
+            for row in left:
+                call = self._call(row.name, resource)
+                try:
+                    await self.deleter.remove(call, resource, row.key, DeleteOptions())
+                except Refusal as refusal:
+                    if refusal.code not in (404, 409):
+                        raise
+            await changed(resource)
+
+        def finished(tree: Json) -> Json:
+            text = "removed all instances"
+            set_condition(tree.setdefault("status", {}), "Terminating", "False", "InstanceDeletionCompleted", text)
+            finalizers = [finalizer for finalizer in tree["metadata"].get("finalizers") or [] if finalizer != CLEANUP]
+            tree["metadata"]["finalizers"] = finalizers
+            return tree
+
+        await self._change(name, finished)
+
+
+async def changed(resource: Resource) -> None:
+    """Waits until objects go that had finalizers; looks again at least once a second."""
+    if not list(resource.collection.accepted()):
+        return
+    woken = asyncio.get_running_loop().create_future()
+
+    def wake(events: list[Event]) -> None:
+        if not woken.done():
+            woken.set_result(None)
+
+    resource.collection.listeners.add(wake)
+    try:
+        await asyncio.wait([woken], timeout=1.0)
+    finally:
+        resource.collection.listeners.discard(wake)
+
+
+def set_condition(status: Json, type: str, value: str, reason: str, message: str) -> None:
+    conditions = status.setdefault("conditions", [])
+    found = next((condition for condition in conditions if condition.get("type") == type), None)
+    if found is None:
+        found = {"type": type}
+        conditions.append(found)
+    if found.get("status") != value:
+        found["lastTransitionTime"] = now()
+    found.update(status=value, reason=reason, message=message)
+
+
