@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import ssl
 import sys
 import time
 from collections.abc import Iterator
+from typing import NamedTuple
 
 
 class Connection(asyncio.Protocol):
@@ -52,6 +54,70 @@ class Connection(asyncio.Protocol):
         self.answer = asyncio.get_running_loop().create_future()
         self.transport.write(request)
         return self.answer
+
+
+class Watcher(asyncio.Protocol):
+    """One watch of all pods: counts events, and notes when each named pod was first seen."""
+
+    def __init__(self, names: re.Pattern[bytes] | None) -> None:
+        self.names = names
+        self.seen: dict[bytes, float] = {}
+        self.events = 0
+        self.first = self.last = 0.0
+        self.rest = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.write(b"GET /api/v1/pods?watch=1&resourceVersion=%s HTTP/1.1\r\nHost: localhost\r\n\r\n" % self.start)
+
+    start = b"0"
+    """The resourceVersion to watch from."""
+
+    def data_received(self, data: bytes) -> None:
+        now = time.perf_counter()
+        data = self.rest + data
+        end = data.rfind(b"}\n") + 2
+        self.rest, data = data[max(end, 1) if end > 1 else 0 :], data[: end if end > 1 else 0]
+        count = data.count(b"}\n")
+        if not count:
+            return
+        self.events += count
+        self.first = self.first or now
+        self.last = now
+        if self.names is not None:
+            for name in self.names.findall(data):
+                self.seen.setdefault(name, now)
+
+
+async def watch(order: dict[str, object], names: re.Pattern[bytes] | None = None) -> Watcher:
+    """A watcher from now on."""
+    watcher = Watcher(names)
+    watcher.start = str(order["version"]).encode()
+    await asyncio.get_running_loop().create_unix_connection(lambda: watcher, str(order["socket"]))
+    return watcher
+
+
+async def count_events(order: dict[str, object]) -> dict[str, object]:
+    """Ten watchers until all have seen `count` events each: events a second in all."""
+    watchers = [await watch(order) for _ in range(int(str(order["watchers"])))]
+    print(json.dumps({"watching": len(watchers)}), flush=True)
+    count = int(str(order["count"]))
+    while any(watcher.events < count for watcher in watchers):
+        await asyncio.sleep(0.01)
+    seconds = max(w.last for w in watchers) - min(w.first for w in watchers)
+    return {"speed": sum(w.events for w in watchers) / seconds}
+
+
+async def delay_of_events(order: dict[str, object]) -> dict[str, object]:
+    """From the answer of each create to its event at a watcher of the same process, at a given rate."""
+    prefix = str(order["prefix"])
+    watcher = await watch(order, re.compile(rb'"name":"(%s-[0-9]+)"' % prefix.encode()))
+    connections = [await connect(str(order["socket"]), 0, None) for _ in range(int(str(order["connections"])))]
+    work = list(requests("create", str(order["namespace"]), prefix, int(str(order["count"]))))
+    answered = await offer(connections, work, float(str(order["rate"])))
+    await asyncio.sleep(0.5)
+    delays = sorted(max(0.0, watcher.seen[f"{prefix}-{i}".encode()] - at) for i, at in enumerate(answered.at))
+    return {"p50": delays[len(delays) // 2], "p99": delays[int(len(delays) * 0.99)]}
 
 
 async def connect(socket: str, port: int, certificates: tuple[str, str, str] | None) -> Connection:
@@ -130,17 +196,28 @@ async def saturate(connections: list[Connection], work: list[bytes]) -> tuple[fl
     return len(work) / (time.perf_counter() - began), latencies
 
 
-async def offer(connections: list[Connection], work: list[bytes], rate: float) -> list[float]:
-    """Requests at a fixed rate; each one's seconds from when it was due, so that a stalled server is not spared."""
+class Offered(NamedTuple):
+    """What became of requests at a fixed rate."""
+
+    latencies: list[float]
+    """Seconds from when each was due, so that a stalled server is not spared."""
+    at: list[float]
+    """When each was answered, in the order of the requests."""
+
+
+async def offer(connections: list[Connection], work: list[bytes], rate: float) -> Offered:
+    """Requests at a fixed rate."""
     free: asyncio.Queue[Connection] = asyncio.Queue()
     for connection in connections:
         free.put_nowait(connection)
     latencies: list[float] = []
+    at = [0.0] * len(work)
 
-    async def one(due: float, content: bytes) -> None:
+    async def one(index: int, due: float, content: bytes) -> None:
         connection = await free.get()
         await connection.send(content)
-        latencies.append(time.perf_counter() - due)
+        at[index] = time.perf_counter()
+        latencies.append(at[index] - due)
         free.put_nowait(connection)
 
     began = time.perf_counter()
@@ -150,13 +227,17 @@ async def offer(connections: list[Connection], work: list[bytes], rate: float) -
         wait = due - time.perf_counter()
         if wait > 0.001:
             await asyncio.sleep(wait)
-        tasks.append(asyncio.create_task(one(due, content)))
+        tasks.append(asyncio.create_task(one(index, due, content)))
     await asyncio.gather(*tasks)
-    return latencies
+    return Offered(latencies, at)
 
 
 async def run(order: dict[str, object]) -> dict[str, object]:
     """Carries out one order: what, count, connections, rate (0: as fast as possible), and where the server is."""
+    if order["what"] == "watch":
+        return await count_events(order)
+    if order["what"] == "delay":
+        return await delay_of_events(order)
     certificates = order.get("certificates")
     connections = [
         await connect(str(order.get("socket", "")), int(str(order.get("port", 0))),
@@ -166,7 +247,7 @@ async def run(order: dict[str, object]) -> dict[str, object]:
     work = list(requests(str(order["what"]), str(order["namespace"]), str(order["prefix"]), int(str(order["count"]))))
     rate = float(str(order.get("rate", 0)))
     if rate:
-        latencies, speed = await offer(connections, work, rate), rate
+        latencies, speed = (await offer(connections, work, rate)).latencies, rate
     else:
         speed, latencies = await saturate(connections, work)
     latencies.sort()

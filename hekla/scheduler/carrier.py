@@ -102,7 +102,8 @@ class Carrier:
         metadata: Tree = {"name": name, "namespace": namespace, "uid": bind.uid}
         if bind.annotations:
             metadata["annotations"] = bind.annotations
-        body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": {"apiVersion": "v1", "kind": "Node", "name": bind.node}}
+        target = {"apiVersion": "v1", "kind": "Node", "name": bind.node}
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
         try:
             await self.client.post(core.POD, name, namespace, "binding", body)
         except LOST as error:

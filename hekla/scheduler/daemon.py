@@ -150,13 +150,15 @@ async def work(daemon: Daemon) -> None:
     component = names[0] if len(names) == 1 else "volcano"
     lone = ["default-scheduler"] if options.default_scheduler else []
     state = State(scheduler_names=names, lone_schedulers=lone, default_queue=options.default_queue)
-    scheduler = Scheduler(
-        daemon.client, state, policy, Recorder(daemon.client, component), component, options.schedule_period
-    )
-    await make_queues(daemon.client, options.default_queue)
-    await scheduler.feed.start()
-    notify.ready()
-    await scheduler.run()
+    recorder = Recorder(daemon.client, component)
+    scheduler = Scheduler(daemon.client, state, policy, recorder, component, options.schedule_period)
+    try:
+        await make_queues(daemon.client, options.default_queue)
+        await scheduler.feed.start()
+        notify.ready()
+        await scheduler.run()
+    finally:
+        await recorder.close()
 
 
 def main(argv: list[str]) -> int:

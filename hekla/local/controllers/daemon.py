@@ -88,8 +88,11 @@ FLAGS = (
 async def work(daemon: Daemon) -> None:
     """Runs the controllers until the process is told to stop."""
     certificate = Path(daemon.options.root_ca_file).read_text() if daemon.options.root_ca_file else ""
-    manager = Manager(daemon.client, Recorder(daemon.client, "kube-controllers"), certificate)
-    await manager.run(notify.ready)
+    recorder = Recorder(daemon.client, "kube-controllers")
+    try:
+        await Manager(daemon.client, recorder, certificate).run(notify.ready)
+    finally:
+        await recorder.close()
 
 
 def main(argv: list[str]) -> int:

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterable
 from typing import Any
 
-from hekla.api.core import ENDPOINTS, SERVICE
+from hekla.api.core import ENDPOINTS
 from hekla.api.discovery import ENDPOINT_SLICE
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client

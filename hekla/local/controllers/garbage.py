@@ -223,7 +223,8 @@ class GarbageCollector(Controller):
     def warn_of_namespace(self, record: Record, owner: OwnerReference) -> None:
         self.recorder.event(
             self.as_object(record), "Warning", "OwnerRefInvalidNamespace",
-            f"ownerRef [{owner.api_version}/{owner.kind}, name: {owner.name}, uid: {owner.uid}] does not exist in namespace \"{record.namespace}\"",
+            f"ownerRef [{owner.api_version}/{owner.kind}, name: {owner.name}, uid: {owner.uid}] "
+            f'does not exist in namespace "{record.namespace}"',
         )
 
     def as_object(self, record: Record) -> Json:
