@@ -193,16 +193,28 @@ class LeaderElection:
         }
 
     async def _give_back(self) -> None:
+        try:
+            async with asyncio.timeout(self._durations.retry):
+                while not await self._released():
+                    pass
+        except (ApiError, TransportError, TimeoutError) as error:
+            log.debug("the lease %s/%s was not given back: %s", self.namespace, self.name, error)
+
+    async def _released(self) -> bool:
+        """A renewal that was cut off may still have changed the lease: then it is read again."""
+        if not self._lease:
+            self._observe(await self._client.get(LEASE.untyped, self.name, self.namespace))
+        if self.leader != self.holder:
+            return True
         now = micro_time()
         spec = {**self._seen, "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": now, "acquireTime": now}
         try:
-            async with asyncio.timeout(self._durations.retry):
-                await self._client.update(LEASE.untyped, {**self._lease, "spec": spec})
-        except (ApiError, TransportError, TimeoutError) as error:
-            log.debug("the lease %s/%s was not given back: %s", self.namespace, self.name, error)
-        else:
-            self._seen = spec
-            log.info("gave the lease %s/%s back", self.namespace, self.name)
+            self._observe(await self._client.update(LEASE.untyped, {**self._lease, "spec": spec}))
+        except Conflict:
+            self._lease = {}
+            return False
+        log.info("gave the lease %s/%s back", self.namespace, self.name)
+        return True
 
 
 def micro_time() -> str:
