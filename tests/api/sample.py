@@ -1,0 +1,32 @@
+"""An object of any struct with every field set, to see that nothing is lost on the way to the wire and back."""
+
+from __future__ import annotations
+
+import types
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+
+def filled(struct: type[msgspec.Struct]) -> Any:
+    """An instance of `struct` in which no field has its default."""
+    hints = get_type_hints(struct)
+    return struct(**{field.name: _value(hints[field.name], field.name) for field in msgspec.structs.fields(struct)})
+
+
+def _value(hint: Any, name: str) -> Any:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _value(arguments[0], name)
+    if origin in (Union, types.UnionType):
+        return _value(arguments[0], name)
+    if origin is list:
+        return [_value(arguments[0], name)]
+    if origin is dict:
+        return {f"{name}-key": _value(arguments[1], name)}
+    if hint is Any:
+        return {"anything": [1, "two", None]}
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return filled(hint)
+    scalars: dict[Any, Any] = {str: f"{name}-value", int: 7, bool: True, float: 0.5}
+    return scalars[hint]
