@@ -65,7 +65,8 @@ def all_containers(pod: Tree) -> Iterator[Tree]:
 
 
 def add_env(container: Tree, *variables: Tree) -> None:
-    container["env"] = [*(container.get("env") or ()), *variables]
+    if variables:
+        container["env"] = [*(container.get("env") or ()), *variables]
 
 
 def variable(name: str, value: str) -> Tree:
