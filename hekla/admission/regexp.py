@@ -101,7 +101,7 @@ class _Reader:
             self.depth, self.at = self.depth + 1, self.at + 1
             return False
         prefix = next((prefix for prefix in ("(?P<", "(?<") if text.startswith(prefix, self.at)), None)
-        if prefix and not text.startswith(("(?<=", "(?<!"), self.at):
+        if prefix:
             end = text.find(">", self.at)
             if end < 0:
                 raise _Bad("invalid named capture", text[self.at :])

@@ -18,7 +18,7 @@ NULL_PATCH = base64.b64encode(b"null").decode()
 NULL_WHEN_UNCHANGED = frozenset({"/jobs/mutate", "/queues/mutate", "/pods/mutate"})
 
 
-class Resource(msgspec.Struct):
+class Resource(msgspec.Struct, frozen=True):
     group: str = ""
     version: str = ""
     resource: str = ""

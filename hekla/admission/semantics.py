@@ -34,6 +34,9 @@ EMPTY_COUNTS = frozenset({
     "projected", "ephemeral",
 })  # fmt: skip
 
+# Mappings whose keys are the user's: an entry counts, however empty its value.
+USER_MAPS = frozenset({"plugins", "labels", "annotations", "nodeSelector", "matchLabels", "options", "volumeAttributes"})
+
 
 def same(one: Any, other: Any) -> bool:
     return bool(_normal(one) == _normal(other))
@@ -43,6 +46,8 @@ def _normal(value: Any, key: str = "") -> Any:
     if isinstance(value, dict):
         if key in QUANTITY_MAPS:
             return {name: quantity.milli(amount) for name, amount in value.items()}
+        if key in USER_MAPS:
+            return {name: item or None for name, item in value.items()}
         return dict(_entries(value))
     if isinstance(value, list):
         return [_normal(item) for item in value]
