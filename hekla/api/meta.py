@@ -46,8 +46,11 @@ def always(value: T) -> T:
     return result
 
 
-class Struct(msgspec.Struct, rename=wire_name, omit_defaults=True, kw_only=True):
-    """Base of every wire struct."""
+class Struct(msgspec.Struct, rename=wire_name, omit_defaults=True, kw_only=True, gc=False):
+    """Base of every wire struct.
+
+    The cycle collector does not look at them (decision 0014): a tree that came off the wire has no cycles, so do not make any.
+    """
 
 
 class AtomicStruct(Struct):
