@@ -1,11 +1,37 @@
-"""An object of any struct with every field set, to see that nothing is lost on the way to the wire and back."""
+"""Objects with every field set, made here or found beside the repository, to see that nothing is lost on the wire."""
 
 from __future__ import annotations
 
 import types
+from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
+
+SAMPLES = Path(__file__).parents[2].parent / "shared" / "conformance" / "k8s-wire"
+
+NEWER = {
+    "bindMountOptions",
+    "defaultUser",
+    "evictionResponders",
+    "healthStatus",
+    "mapping",
+    "mode",
+    "nodeAllocatableResources",
+    "overhead",
+    "partitionTypeAttribute",
+    "podPreemptionPolicy",
+    "protocol",
+    "scheduling",
+    "skipNodeOperations",
+    "status",
+    "user",
+    "volumeHealth",
+}
+"""Members of the samples that came to Kubernetes after the version that the structs describe."""
+
+NOT_KEPT = {"managedFields", "selfLink", "disruptedPods"}
+"""Members left out on purpose; disruptedPods is null in its sample."""
 
 
 def filled(struct: type[msgspec.Struct]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import yaml
 
 from hekla.api import catalog, crds
 from hekla.api.kinds import Kind
+from tests.api.sample import NEWER, SAMPLES
 
 DEFINITIONS = {tree["metadata"]["name"]: tree for tree in map(crds.definition, catalog.BATCH)}
 
@@ -235,3 +237,39 @@ def test_the_text_is_the_same_in_every_process() -> None:
         return subprocess.run(command, env=os.environ | {"PYTHONHASHSEED": seed}, check=True, capture_output=True).stdout
 
     assert text("1") == text("2")
+
+
+JSON_TYPES = {str: "string", int: "integer", bool: "boolean", list: "array", dict: "object"}
+
+
+def misfits(tree: Any, schema: dict[str, Any], path: str = "") -> Iterator[str]:
+    """Paths of a tree that a schema does not know or knows under another type."""
+    if schema.get("x-kubernetes-int-or-string"):
+        if not isinstance(tree, int | str):
+            yield path
+    elif schema["type"] != JSON_TYPES[type(tree)]:
+        yield path
+    elif isinstance(tree, list):
+        for item in tree:
+            yield from misfits(item, schema["items"], f"{path}[]")
+    elif isinstance(tree, dict):
+        for name, value in tree.items():
+            if name in schema.get("properties", {}):
+                yield from misfits(value, schema["properties"][name], f"{path}.{name}")
+            elif "additionalProperties" in schema:
+                yield from misfits(value, schema["additionalProperties"], f"{path}.{name}")
+            elif not schema.get("x-kubernetes-preserve-unknown-fields"):
+                yield f"{path}.{name}"
+
+
+@pytest.mark.skipif(not SAMPLES.exists(), reason="the wire samples are not beside the repository")
+def test_a_pod_with_every_field_fits_a_template() -> None:
+    pod = json.loads((SAMPLES / "core.v1.Pod.json").read_bytes())
+    unfit = [path for path in misfits(pod["spec"], at(JOBS, "spec.tasks[].template.spec")) if path.rpartition(".")[2] not in NEWER]
+    assert [path for path in unfit if ".volumeClaimTemplate.metadata." not in path] == []
+
+
+@pytest.mark.skipif(not SAMPLES.exists(), reason="the wire samples are not beside the repository")
+def test_a_claim_with_every_field_fits_a_volume_of_a_job() -> None:
+    claim = json.loads((SAMPLES / "core.v1.PersistentVolumeClaim.json").read_bytes())
+    assert list(misfits(claim["spec"], at(JOBS, "spec.volumes[].volumeClaim"))) == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,7 +12,7 @@ import pytest
 from hekla.api import apps, batch, catalog, core, scheduling
 from hekla.api.kinds import Kind, Malformed, names_of
 from hekla.api.meta import ObjectMeta, Status, key, split_key, wire_name
-from tests.api.sample import filled
+from tests.api.sample import NEWER, NOT_KEPT, SAMPLES, filled
 
 EVERY_KIND = catalog.BATCH + catalog.BUILT_IN
 
@@ -171,32 +170,6 @@ def test_an_untyped_kind_keeps_trees() -> None:
     assert untyped.decode(POD)["spec"] == {"nodeName": "n1"}
     assert untyped.path("ns", "x") == core.POD.path("ns", "x")
     assert untyped.decode_list(b'{"items":[' + ODD + b"]}").items[0]["metadata"]["name"] == "odd"
-
-
-SAMPLES = Path(__file__).parents[2].parent / "shared" / "conformance" / "k8s-wire"
-
-NEWER = {
-    "bindMountOptions",
-    "defaultUser",
-    "evictionResponders",
-    "healthStatus",
-    "mapping",
-    "mode",
-    "nodeAllocatableResources",
-    "overhead",
-    "partitionTypeAttribute",
-    "podPreemptionPolicy",
-    "protocol",
-    "scheduling",
-    "skipNodeOperations",
-    "status",
-    "user",
-    "volumeHealth",
-}
-"""Members of the samples that came to Kubernetes after the version that the structs describe."""
-
-NOT_KEPT = {"managedFields", "selfLink", "disruptedPods"}
-"""Members left out on purpose; disruptedPods is null in its sample."""
 
 
 def lost(before: Any, after: Any, path: str = "") -> list[str]:
