@@ -22,6 +22,9 @@ from typing import Any, NamedTuple
 COUNTER = 0
 """The number of the row that carries the newest resourceVersion."""
 ROWS_A_STATEMENT = 2000
+BUSY = 4
+"""Rows in a transaction from which on the next one waits a moment for more."""
+GATHER_SECONDS = 0.0015
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS objects (
     id INTEGER PRIMARY KEY,
@@ -77,6 +80,7 @@ class Journal:
         self._condition = threading.Condition()
         self._closing = False
         self._halted = False
+        self._busy = False
         self._thread: threading.Thread | None = None
         self._done: Callable[[list[Any], Exception | None], None] | None = None
 
@@ -166,7 +170,13 @@ class Journal:
                     self._condition.wait()
                 if self._halted or not self._waiting:
                     return
+                gather = self._busy
+            if gather:
+                # Under load a short wait makes one transaction of several: the disk is asked less often, and nobody waits longer.
+                time.sleep(GATHER_SECONDS)
+            with self._condition:
                 batch, self._waiting = self._waiting, []
+            self._busy = len(batch) >= BUSY
             started = time.perf_counter()
             error = self._commit([record for record, _ in batch])
             self.statistics.seconds += time.perf_counter() - started

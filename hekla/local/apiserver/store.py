@@ -103,7 +103,7 @@ class Collection:
         self.overlay: dict[str, Write] = {}
         """The newest accepted write of a key that is not yet committed."""
         self.selectable: dict[str, tuple[str, ...]] = dict(selectable)
-        self.positions = {field: position for position, field in enumerate(self.selectable)}
+        self._plan()
         self.history: deque[Event] = deque()
         self.floor = store.committed
         """Watches from a version below this one cannot be served."""
@@ -114,6 +114,11 @@ class Collection:
         self._new: list[str] = []
         self._gone = False
         self._labels: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
+
+    def _plan(self) -> None:
+        """Where selectable fields stand, in the order of `Row.fields`; most are two steps deep."""
+        self.positions = {field: position for position, field in enumerate(self.selectable)}
+        self._paths = [(path[0], path[1] if len(path) == 2 else "", path) for path in self.selectable.values()]
 
     def newest(self, key: str) -> Row | None:
         """The accepted state, which writes are checked against."""
@@ -167,7 +172,17 @@ class Collection:
         return known
 
     def fields_of(self, tree: Json) -> tuple[str, ...]:
-        return tuple([field_text(tree, path) for path in self.selectable.values()])
+        if not self._paths:
+            return ()
+        found = []
+        for first, leaf, path in self._paths:
+            value = tree.get(first)
+            if leaf and type(value) is dict:
+                value = value.get(leaf)
+                found.append(value if type(value) is str else "" if value is None else field_text(tree, path))
+            else:
+                found.append(field_text(tree, path) if value is not None else "")
+        return tuple(found)
 
     def select_also(self, selectable: Mapping[str, tuple[str, ...]]) -> None:
         """Makes more fields selectable, for the objects that are there too."""
@@ -175,7 +190,7 @@ class Collection:
         if not missing:
             return
         self.selectable.update(missing)
-        self.positions = {field: position for position, field in enumerate(self.selectable)}
+        self._plan()
         for row in [*self.rows.values(), *(write.row for write in self.overlay.values())]:
             row.fields = self.fields_of(row.tree())
 

@@ -29,8 +29,24 @@ RETRIES = 5
 Change = Callable[[Json], Json]
 
 
-def now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+class _Clock:
+    """The time as text, made once a second: making it costs more than checking a pod's metadata."""
+
+    __slots__ = ("second", "text")
+
+    def __init__(self) -> None:
+        self.second = 0
+        self.text = ""
+
+    def now(self) -> str:
+        second = int(time.time())
+        if second != self.second:
+            self.text = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(second))
+            self.second = second
+        return self.text
+
+
+now = _Clock().now
 
 
 def new_uid() -> str:
