@@ -31,11 +31,11 @@ Change = Callable[[T | None, T | None], None]
 
 WATCH_SECONDS = (300, 600)
 """How long one watch is asked for; drawn anew each time, so that all caches do not come back at once."""
-FIRST_DELAY, LONGEST_DELAY = 0.05, 10.0
+FIRST_DELAY, LONGEST_DELAY = 0.05, 5.0
 STABLE_AFTER = 10.0
 """A watch that lived this many seconds ends with the back-off forgotten."""
-PATIENCE = 30.0
-"""Seconds of trouble between two complaints in the log."""
+FIRST_WORD, NEXT_WORDS = 3.0, 30.0
+"""Seconds of trouble before it is mentioned in the log (a restart is no trouble), and between further mentions."""
 
 
 class Cache(Generic[T]):
@@ -74,6 +74,7 @@ class Cache(Generic[T]):
         self._task: asyncio.Task[None] | None = None
         self._backoff = Backoff(FIRST_DELAY, LONGEST_DELAY)
         self._trouble_since = self._complained_at = 0.0
+        self._in_doubt = False
 
     # reading
 
@@ -143,9 +144,13 @@ class Cache(Generic[T]):
         version = ""
         while True:
             try:
+                if version and self._in_doubt and await self._is_another_history(version):
+                    log.warning("%s: the server's versions have gone back; listing again", self.kind.plural)
+                    version = ""
                 if not version:
                     version = await self._list()
                     self._synced.set()
+                self._in_doubt = False
                 version = await self._watch(version)
             except Expired as error:
                 log.debug("%s: %s; listing again", self.kind.plural, error)
@@ -153,6 +158,7 @@ class Cache(Generic[T]):
                 await asyncio.sleep(self._backoff())
             except (ApiError, TransportError) as error:
                 version = "" if isinstance(error, ApiError) and error.code != 500 else self.resource_version
+                self._in_doubt = True
                 self._complain(error)
                 await asyncio.sleep(self._backoff())
             except Exception:
@@ -161,9 +167,7 @@ class Cache(Generic[T]):
                 await asyncio.sleep(max(1.0, self._backoff()))
 
     async def _list(self) -> str:
-        listing = await self._client.list(
-            self.kind, self._namespace, labels=self._labels, fields=self._fields, limit=self._page
-        )
+        listing = await self._client.list(self.kind, self._namespace, labels=self._labels, fields=self._fields, limit=self._page)
         for problem in listing.malformed:
             self._on_malformed(problem)
         self._recovered()
@@ -176,6 +180,13 @@ class Cache(Generic[T]):
                 self._put(name, obj)
         self.resource_version = listing.resource_version
         return listing.resource_version
+
+    async def _is_another_history(self, version: str) -> bool:
+        """After the connection was lost: whether the server is older than what was seen of it, as a new cluster at the same
+        address is.  A watch from a version in its future would be silent, and then miss what came before."""
+        answer = await self._client.request("GET", self.kind.path(self._namespace), {"limit": "1"})
+        newest = self.kind.decode_list(answer.body).resource_version
+        return newest.isdigit() and version.isdigit() and int(newest) < int(version)
 
     async def _watch(self, version: str) -> str:
         """One watch from `version` to its end; gives the version to go on from."""
@@ -260,7 +271,7 @@ class Cache(Generic[T]):
         if not self._trouble_since:
             self._trouble_since = now
             log.debug("%s: %s; trying again", self.kind.plural, error)
-        elif now - max(self._trouble_since, self._complained_at) > PATIENCE or not self._complained_at:
+        elif now - (self._complained_at or self._trouble_since) > (NEXT_WORDS if self._complained_at else FIRST_WORD):
             self._complained_at = now
             log.warning("%s cannot be watched for %.0f s now: %s", self.kind.plural, now - self._trouble_since, error)
 

@@ -128,7 +128,9 @@ class Client:
 
     async def create(self, kind: Kind[T], obj: T | dict[str, Any], namespace: str | None = None, *, dry_run: bool = False) -> T:
         if namespace is None and kind.namespaced:
-            namespace = name_of(obj)[1]
+            name, namespace = name_of(obj)
+            if namespace is None:
+                raise ValueError(f"{kind.kind} {name}: a {kind.kind} lives in a namespace, and none was given")
         query = {"dryRun": "All"} if dry_run else None
         answer = await self._send("POST", kind.path(namespace), query, self._body(kind, obj))
         return self._object(kind, answer.body)

@@ -247,9 +247,7 @@ async def _work(daemon: Daemon, run: Run) -> None:
     if not getattr(options, "leader_elect", False):
         await run(daemon)
         return
-    durations = Durations(
-        options.leader_elect_lease_duration, options.leader_elect_renew_deadline, options.leader_elect_retry_period
-    )
+    durations = Durations(options.leader_elect_lease_duration, options.leader_elect_renew_deadline, options.leader_elect_retry_period)
     if problem := durations.problem():
         raise DaemonError(f"--leader-elect-*: {problem}")
     namespace = options.lock_object_namespace or options.leader_elect_resource_namespace
@@ -279,9 +277,7 @@ async def _listen(daemon: Daemon) -> None:
 
 def _health_tls(options: Options) -> ssl.SSLContext | None:
     """HTTPS when authority, certificate and key are all given (operations 3.5)."""
-    files = {
-        name: getattr(options, name.replace("-", "_")) for name in ("ca-cert-file", "tls-cert-file", "tls-private-key-file")
-    }
+    files = {name: getattr(options, name.replace("-", "_")) for name in ("ca-cert-file", "tls-cert-file", "tls-private-key-file")}
     if not all(files.values()):
         return None
     for name, path in files.items():

@@ -137,8 +137,7 @@ def from_status(status: dict[str, Any], *, code: int = 0, retry_after: str = "")
     reason = status.get("reason") or _REASON_OF_CODE.get(code, "InternalError" if code >= 500 else "Unknown")
     details = status.get("details") or {}
     causes = tuple(
-        Cause(cause.get("reason") or "", cause.get("message") or "", cause.get("field") or "")
-        for cause in details.get("causes") or ()
+        Cause(cause.get("reason") or "", cause.get("message") or "", cause.get("field") or "") for cause in details.get("causes") or ()
     )
     seconds: float | None = None
     if retry_after.isdigit():

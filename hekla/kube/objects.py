@@ -12,7 +12,7 @@ def with_kind(kind: Kind[Any], obj: Any) -> Any:
     if isinstance(obj, dict):
         if not obj.get("kind") or not obj.get("apiVersion"):
             return {**obj, "apiVersion": kind.api_version, "kind": kind.kind}
-    elif not obj.kind:
+    elif getattr(obj, "kind", None) == "":  # a struct of a reader's own may leave out what it does not need
         obj.kind = kind.kind
         obj.api_version = kind.api_version
     return obj

@@ -82,6 +82,12 @@ class ScriptedApi:
         for body in self.watches:
             body.write(lines)
 
+    def break_off(self) -> None:
+        """Lose the connections of all watches, as a server that is killed does."""
+        for body in self.watches:
+            body.abort()
+        self.watches.clear()
+
     def hang_up(self) -> None:
         """End all watches, as a server does at its time limit."""
         for body in self.watches:

@@ -127,6 +127,18 @@ async def test_errors_are_outlived(tmp_path: Path) -> None:
         await world.until(lambda: world.names() == ["a", "b"])
 
 
+async def test_a_new_cluster_at_the_old_address(tmp_path: Path) -> None:
+    async with a_world(tmp_path, config_map("old", 500)) as world:
+        world.api.feed(("ADDED", config_map("older", 900)))
+        await world.until(lambda: world.cache.resource_version == "900")
+        world.api.objects, world.api.version = [config_map("new", 3, uid="n")], 5
+        world.api.break_off()
+        await world.until(lambda: world.names() == ["new"])
+        await world.api.watching()
+        assert world.api.requests[-1].option("resourceVersion") == "5"
+        assert world.heard[2:] == ["-old@500", "-older@900", "+new@3"]
+
+
 async def test_a_connection_that_breaks_in_the_middle_of_a_line(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         line = msgspec.json.encode({"type": "ADDED", "object": config_map("a", 11)})
