@@ -1,0 +1,244 @@
+"""Jobs against a real API server: the controllers create, watch and stop pods over HTTP."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from hekla.api import batch, core, networking, scheduling
+from tests.apiserver_process import ApiServerProcess, shared_apiserver
+from tests.controllers.cluster import Cluster, a_task, on, running
+
+__all__ = ["shared_apiserver"]
+
+
+@pytest.fixture
+async def cluster(shared_apiserver: ApiServerProcess) -> AsyncIterator[Cluster]:
+    async with running(shared_apiserver) as made:
+        yield made
+
+
+@pytest.mark.scenario("controllers", 3)
+async def test_a_job_runs_and_completes(cluster: Cluster) -> None:
+    job = await cluster.job("good", a_task("a", 3))
+    await cluster.phase("good", "Running")
+    await cluster.succeed("good-a-0", "good-a-1", "good-a-2")
+    done = await cluster.phase("good", "Completed")
+    await cluster.went("good", "Pending", "Running", "Completed")
+    assert done.status.succeeded == 3
+    await cluster.gone(scheduling.POD_GROUP, f"good-{job.metadata.uid}")
+    assert len(cluster.names("good")) == 3, "pods stay until the job goes"
+
+
+async def test_pods_wait_for_the_scheduler(cluster: Cluster) -> None:
+    cluster.hold = True
+    job = await cluster.job("gang", a_task("a", 2))
+    await cluster.phase("gang", "Pending")
+    group = await cluster.until(lambda: cluster.groups.get(f"default/gang-{job.metadata.uid}"))
+    assert group.spec.min_member == 2 and group.spec.min_resources["pods"] == "2"
+    assert not cluster.names("gang")
+    await cluster.release()
+    await cluster.phase("gang", "Running")
+
+
+@pytest.mark.scenario("controllers", 4)
+@pytest.mark.scenario("controllers", 5)
+@pytest.mark.scenario("controllers", 7)
+@pytest.mark.scenario("controllers", 22)
+@pytest.mark.scenario("controllers", 23)
+@pytest.mark.parametrize(("action", "passing", "end"), [("AbortJob", "Aborting", "Aborted"), ("TerminateJob", "Terminating", "Terminated")])
+async def test_a_failed_pod_stops_the_job(cluster: Cluster, action: str, passing: str, end: str) -> None:
+    name = end.lower()
+    await cluster.job(name, a_task("a", 2), policies=[on("PodFailed", action)])
+    await cluster.phase(name, "Running")
+    await cluster.fail(f"{name}-a-0", code=3)
+    stopped = await cluster.phase(name, end)
+    await cluster.went(name, "Pending", "Running", passing, end)
+    assert stopped.status.state.message == f"pod {name}-a-0: container main exited with code 3"
+    await cluster.pods_are(f"{name}-a-0", job=name)
+    told = await _told(cluster, name, "ExecuteAction")
+    assert any(action in event["message"] for event in told)
+
+
+async def _told(cluster: Cluster, name: str, reason: str) -> list[dict[str, object]]:
+    import asyncio
+
+    for _ in range(200):
+        if found := await cluster.events(name, reason):
+            return found
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"no event {reason} on {name}")
+
+
+@pytest.mark.scenario("controllers", 21)
+@pytest.mark.scenario("controllers", 33)
+@pytest.mark.parametrize("policy", [on("PodFailed", "RestartJob"), {"exitCode": 3, "action": "RestartJob"}])
+async def test_a_failed_pod_restarts_the_job(cluster: Cluster, policy: dict[str, object]) -> None:
+    name = f"again-{'code' if 'exitCode' in policy else 'event'}"
+    await cluster.job(name, a_task("a", 4), policies=[policy])
+    await cluster.phase(name, "Running")
+    first = dict(cluster.pods_ever)
+    await cluster.fail(f"{name}-a-2", code=3)
+    await cluster.went(name, "Pending", "Running", "Restarting", "Pending", "Running")
+    job = await cluster.phase(name, "Running")
+    assert job.status.retry_count == 1 and job.status.version == 1
+    assert all(len(cluster.pods_ever[f"{name}-a-{index}"]) == 2 for index in range(4)), first
+    pods = [pod for pod in cluster.pods if pod["metadata"]["name"].startswith(name)]
+    assert {pod["metadata"]["annotations"]["volcano.sh/job-version"] for pod in pods} == {"1"}
+
+
+@pytest.mark.scenario("controllers", 9)
+async def test_the_last_retry_keeps_what_failed(cluster: Cluster) -> None:
+    policies = [{"events": ["PodFailed", "PodEvicted"], "action": "RestartJob"}]
+    await cluster.job("twice", a_task("bad"), a_task("good"), maxRetry=2, minSuccess=2, policies=policies)
+    for _ in range(2):
+        await cluster.phase("twice", "Running")
+        before = cluster.pods.get("default/twice-bad-0")
+        assert before is not None
+        await cluster.fail("twice-bad-0")
+        await cluster.until(lambda: cluster.jobs.get("default/twice").status.state.phase != "Running")  # type: ignore[union-attr]
+    failed = await cluster.phase("twice", "Failed")
+    assert failed.status.retry_count == 2
+    await cluster.pods_are("twice-bad-0", job="twice")
+    assert "exited with code 1" in failed.status.state.message
+
+
+@pytest.mark.scenario("controllers", 25)
+@pytest.mark.scenario("controllers", 26)
+@pytest.mark.scenario("controllers", 34)
+async def test_a_deleted_pod_is_an_eviction(cluster: Cluster) -> None:
+    await cluster.job("evicted", a_task("a", 2), policies=[on("PodEvicted", "RestartJob")])
+    await cluster.job("ended", a_task("a", 2), policies=[{"events": ["PodEvicted", "PodFailed", "PodEvicted"], "action": "TerminateJob"}])
+    await cluster.phase("evicted", "Running")
+    await cluster.phase("ended", "Running")
+    await cluster.client.delete(core.POD, "evicted-a-0", "default", grace=0)
+    await cluster.client.delete(core.POD, "ended-a-0", "default", grace=0)
+    await cluster.went("evicted", "Running", "Restarting", "Pending", "Running")
+    await cluster.went("ended", "Running", "Terminating", "Terminated")
+
+
+@pytest.mark.scenario("controllers", 24)
+async def test_a_pod_is_restarted_alone(cluster: Cluster) -> None:
+    policies = [on("PodFailed", "RestartPod"), on("PodEvicted", "TerminateJob", timeout="5m0s")]
+    await cluster.job("one", a_task("a", 2), policies=policies)
+    await cluster.phase("one", "Running")
+    await cluster.fail("one-a-0")
+    await cluster.went("one", "Pending", "Running", "Restarting", "Running")
+    assert len(cluster.pods_ever["one-a-0"]) == 2 and len(cluster.pods_ever["one-a-1"]) == 1
+
+
+@pytest.mark.scenario("controllers", 31)
+@pytest.mark.scenario("controllers", 10)
+async def test_a_completed_task_completes_the_job(cluster: Cluster) -> None:
+    await cluster.job("partly", a_task("quick"), a_task("slow"), policies=[on("TaskCompleted", "CompleteJob")])
+    await cluster.phase("partly", "Running")
+    await cluster.succeed("partly-quick-0")
+    await cluster.phase("partly", "Completed")
+    await cluster.pods_are("partly-quick-0", job="partly")
+
+
+@pytest.mark.scenario("controllers", 32)
+async def test_a_container_that_restarts_too_often(cluster: Cluster) -> None:
+    await cluster.job("loop", a_task("a"), policies=[on("TaskFailed", "TerminateJob")])
+    await cluster.phase("loop", "Running")
+    await cluster.set_phase("loop-a-0", "Running", restarts=4)
+    await cluster.went("loop", "Terminating", "Terminated")
+
+
+@pytest.mark.scenario("controllers", 11)
+async def test_two_successes_are_enough(cluster: Cluster) -> None:
+    await cluster.job("enough", a_task("a", 3), a_task("b", 2), minSuccess=2)
+    await cluster.phase("enough", "Running")
+    await cluster.succeed("enough-a-0", "enough-a-1")
+    await cluster.phase("enough", "Completed")
+    await cluster.pods_are("enough-a-0", "enough-a-1", job="enough")
+
+
+@pytest.mark.scenario("controllers", 38)
+@pytest.mark.scenario("controllers", 14)
+@pytest.mark.scenario("controllers", 15)
+@pytest.mark.scenario("controllers", 16)
+async def test_what_svc_puts_beside_the_pods_follows_the_scale(cluster: Cluster) -> None:
+    await cluster.job("named", a_task("a", 2), plugins={"svc": [], "ssh": [], "env": []})
+    await cluster.phase("named", "Running")
+    for kind, name in (
+        (core.CONFIG_MAP, "named-svc"),
+        (core.SERVICE, "named"),
+        (networking.NETWORK_POLICY, "named"),
+        (core.SECRET, "named-ssh"),
+    ):
+        assert await cluster.exists(kind, name), name
+    job = await cluster.client.get(batch.JOB, "named", "default")
+    assert job.status.controlled_resources == {"plugin-svc": "svc", "plugin-ssh": "ssh", "plugin-env": "env"}
+
+    for replicas in (4, 1, 0, 2):
+        spec = {"minAvailable": replicas, "tasks": [a_task("a", replicas)]}
+        await cluster.client.patch(batch.JOB, "named", {"spec": spec}, "default")
+        await cluster.pods_are(*(f"named-a-{index}" for index in range(replicas)), job="named")
+        data = (await cluster.client.get(core.CONFIG_MAP.untyped, "named-svc", "default"))["data"]
+        assert data["VC_A_NUM"] == str(replicas)
+        assert data["a.host"].split() == [f"named-a-{index}.named" for index in range(replicas)]
+    await cluster.phase("named", "Running")
+    job = await cluster.client.get(batch.JOB, "named", "default")
+    assert job.status.retry_count == 0
+
+    await cluster.succeed("named-a-0", "named-a-1")
+    await cluster.phase("named", "Completed")
+    for kind, name in ((core.CONFIG_MAP, "named-svc"), (core.SERVICE, "named"), (core.SECRET, "named-ssh")):
+        await cluster.gone(kind, name)
+
+
+async def test_a_task_waits_for_another(cluster: Cluster) -> None:
+    await cluster.job("ordered", a_task("a"), a_task("b", dependsOn={"name": ["a"]}), minAvailable=1)
+    await cluster.phase("ordered", "Running")
+    await cluster.pods_are("ordered-a-0", "ordered-b-0", job="ordered")
+    first, second = (cluster.pods.get(f"default/ordered-{task}-0") for task in "ab")
+    assert first and second and int(first["metadata"]["resourceVersion"]) > 0
+    await cluster.succeed("ordered-a-0", "ordered-b-0")
+    await cluster.phase("ordered", "Completed")
+
+
+@pytest.mark.scenario("controllers", 172)
+@pytest.mark.scenario("controllers", 173)
+async def test_suspend_and_resume(cluster: Cluster) -> None:
+    job = await cluster.job("paused", a_task("a", 2))
+    await cluster.phase("paused", "Running")
+    await cluster.command("AbortJob", job)
+    await cluster.phase("paused", "Aborted")
+    await cluster.pods_are(job="paused")
+    await cluster.command("ResumeJob", job)
+    await cluster.went("paused", "Aborting", "Aborted", "Restarting", "Pending", "Running")
+    assert not (await cluster.client.list(batch.JOB.untyped, "default", fields="metadata.name=nothing")).items
+    assert await _told(cluster, "paused", "CommandIssued")
+
+    cluster.hold = True
+    waiting = await cluster.job("waiting", a_task("a", 2))
+    await cluster.phase("waiting", "Pending")
+    await cluster.command("AbortJob", waiting)
+    await cluster.phase("waiting", "Aborted")
+    assert "waiting-a-0" not in cluster.pods_ever
+
+
+@pytest.mark.scenario("controllers", 135)
+async def test_a_finished_job_goes_when_its_time_is_over(cluster: Cluster) -> None:
+    await cluster.job("brief", a_task("a"), ttlSecondsAfterFinished=0)
+    await cluster.phase("brief", "Running")
+    await cluster.succeed("brief-a-0")
+    await cluster.until(lambda: "Completed" in cluster.phases["brief"])
+    deleted = lambda: (j := cluster.jobs.get("default/brief")) is None or bool(j.metadata.deletion_timestamp)  # noqa: E731
+    await cluster.until(deleted)
+
+
+async def test_a_job_waits_for_its_queue(cluster: Cluster) -> None:
+    await cluster.job("early", a_task("a"), queue="later")
+    await cluster.phase("early", "Pending")
+    assert not cluster.names("early")
+    await cluster.queue("later")
+    await cluster.phase("early", "Running")
+
+
+async def test_a_foreign_pod_is_in_the_way(cluster: Cluster) -> None:
+    spec = {"containers": [{"name": "main", "image": "busybox"}]}
+    await cluster.client.create(core.POD.untyped, {"metadata": {"name": "taken-a-0"}, "spec": spec}, "default")
+    await cluster.job("taken", a_task("a"))
+    told = await _told(cluster, "taken", "FailedCreate")
+    assert "belongs to something else" in str(told[0]["message"])
