@@ -95,6 +95,7 @@ class State:
         """Sum over jobs of what overcommit counts as promised."""
         self.version = 0
         self.cycle = 0
+        self.hyper_nodes: Any = None
         self.hooks: Any = None
         """The policy's plugins, as last used on this state."""
         self.settled: Any = None
@@ -129,7 +130,7 @@ class State:
             return
         if old is not None and old.uid == meta.get("uid", "") and not node and is_allocated(old.status):
             return  # Our bind is on its way; the pod without a node is the past.
-        task = self._read_task(tree, meta, spec, status)
+        task = self.read_task(tree)
         if old is not None and old.uid == task.uid and old.status is Status.RELEASING and is_allocated(task.status):
             task.status = Status.RELEASING  # Our eviction is on its way.
         row = NOWHERE
@@ -146,7 +147,9 @@ class State:
                 self.nodes.hold(task, row, task.status)
         self._join(task, meta, scheduler)
 
-    def _read_task(self, tree: Tree, meta: Tree, spec: Tree, status: Tree) -> Task:
+    def read_task(self, tree: Tree) -> Task:
+        """What the engine keeps of a pod.  Raises ValueError and the like for a pod that cannot be understood."""
+        meta, spec, status = tree.get("metadata") or {}, tree.get("spec") or {}, tree.get("status") or {}
         namespace, name = meta.get("namespace", ""), meta.get("name", "")
         labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
         pods = self.classes.intern(namespace, labels, annotations, spec)

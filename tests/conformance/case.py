@@ -1,0 +1,78 @@
+"""What the runners of the different kinds share: how a case is answered, and how its objects become a state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hekla.engine.actions import ACTIONS
+from hekla.engine.plugin import Plugin
+from hekla.engine.plugins import PLUGINS
+from hekla.engine.policy import Policy
+from hekla.engine.state import State
+from tests.conformance.custom import CUSTOM
+
+Case = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing that did not come out as expected."""
+
+    what: str
+    expected: Any
+    got: Any
+
+
+class LeftOut(Exception):
+    """The case needs an action or plugin that does not exist yet."""
+
+
+def policy_of(case: Case, actions: list[str]) -> Policy:
+    """The case's policy.  Raises LeftOut."""
+    known: dict[str, type[Plugin]] = {**PLUGINS, **CUSTOM}
+    for action in actions:
+        if action not in ACTIONS:
+            raise LeftOut(f"action {action}")
+    for tier in case["tiers"]:
+        for option in tier["plugins"]:
+            if option["name"] not in known:
+                raise LeftOut(f"plugin {option['name']}")
+    tree = {
+        "actions": ", ".join(actions) or "allocate",
+        "tiers": case["tiers"],
+        "configurations": case.get("configurations") or [],
+    }
+    return Policy.parse(tree, plugins=CUSTOM, defaults=False, strict=False)
+
+
+_FEEDS = (
+    ("nodes", State.upsert_node),
+    ("pods", State.upsert_pod),
+    ("podgroups", State.upsert_pod_group),
+    ("queues", State.upsert_queue),
+    ("priorityclasses", State.upsert_priority_class),
+)
+
+
+def feed(state: State, objects: Mapping[str, Any], knobs: Mapping[str, Any]) -> None:
+    """Give the state a case's objects, in the order that the format states."""
+    fed = {name for name, _ in _FEEDS}
+    for name, listed in objects.items():
+        if name not in fed:
+            for one in listed:
+                state.upsert_other(one.get("kind", name), one)
+    for name, upsert in _FEEDS:
+        for one in objects.get(name) or ():
+            upsert(state, one)
+    if "hypernode_infos" in knobs or "hypernode_real_nodes" in knobs:
+        state.hyper_nodes = {
+            "infos": knobs.get("hypernode_infos") or {},
+            "members": knobs.get("hypernode_real_nodes") or {},
+            "tiers": knobs.get("hypernodes_by_tier") or {},
+        }
+    if knobs.get("node_usage"):
+        state.others["NodeUsage"] = {
+            name: {**usage, "age": knobs.get("metrics_age_seconds")} for name, usage in knobs["node_usage"].items()
+        }
