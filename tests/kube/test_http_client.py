@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from hekla.kube.http.client import HttpClient, Target, TimedOut, TransportError
+from hekla.kube.http.client import HttpClient, Target, TimedOut, TransportError, _Connection
 from hekla.kube.http.message import Request, Response, Stream
 from hekla.kube.http.proxy import Proxy, from_environment
 from hekla.kube.http.server import serve
@@ -182,6 +184,34 @@ async def test_a_request_given_up_frees_its_place(socket: Path) -> None:
         waiting.cancel()
         slow.cancel()
         assert (await next_one).body == b"ok"
+        await client.close()
+
+
+async def test_a_request_given_up_as_its_answer_comes_disturbs_nobody(socket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while (await read_request(reader))[0]:
+            writer.write(OK)
+
+    tasks: list[asyncio.Task[Any]] = []
+    complete = _Connection.on_message_complete
+
+    def complete_and_cancel(connection: _Connection) -> None:
+        """The second request takes the connection before the first, cancelled with its answer there, runs again."""
+        if len(tasks) == 1:
+            tasks.append(asyncio.ensure_future(client.request("GET", "/second")))
+            complete(connection)
+            tasks[0].cancel()
+        else:
+            complete(connection)
+
+    monkeypatch.setattr(_Connection, "on_message_complete", complete_and_cancel)
+    async with scripted(script, socket) as target:
+        client = HttpClient(target, pool=1)
+        tasks.append(asyncio.ensure_future(client.request("GET", "/first")))
+        with pytest.raises(asyncio.CancelledError):
+            await tasks[0]
+        async with asyncio.timeout(5):
+            assert (await tasks[1]).body == b"ok"
         await client.close()
 
 
@@ -368,3 +398,54 @@ def test_which_servers_the_environments_proxy_is_for(host: str, rules: str, prox
 def test_a_proxy_of_another_kind_is_refused() -> None:
     with pytest.raises(ValueError, match="scheme 'socks5' are not supported"):
         Proxy.parse("socks5://proxy:1080")
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_a_flaky_server_and_impatient_callers_leave_the_pool_whole(socket: Path, seed: int) -> None:
+    draw = random.Random(seed)
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head, body = await read_request(reader)
+            if not head:
+                return
+            fate = draw.random()
+            if fate < 0.05:
+                return  # hangs up without an answer
+            if fate < 0.10:
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
+                return
+            if fate < 0.15:
+                writer.write(b"nonsense\r\n\r\n")
+                return
+            if fate < 0.3:
+                await asyncio.sleep(draw.random() * 0.003)
+            close = b"Connection: close\r\n" if fate > 0.95 else b""
+            writer.write(b"HTTP/1.1 200 OK\r\n%bContent-Length: %d\r\n\r\n%b" % (close, len(body), body))
+            if close:
+                return
+
+    async def caller(client: HttpClient, number: int) -> str:
+        body = b"%d" % number
+        try:
+            async with asyncio.timeout(draw.choice((0.001, 0.004, 5))):
+                answer = await client.request(draw.choice(("GET", "POST", "PUT")), "/", b"", body)
+        except TransportError:
+            return "failed"
+        except TimeoutError:
+            return "gave up"
+        assert answer.body == body  # never somebody else's answer
+        return "answered"
+
+    async with scripted(script, socket) as target:
+        client = HttpClient(target, pool=5)
+        async with asyncio.timeout(30):
+            outcomes = await asyncio.gather(*(caller(client, i) for i in range(400)))
+        assert {"answered", "failed"} <= set(outcomes)
+        async with asyncio.timeout(5):
+            while client._busy or client._open != len(client._idle):
+                client._idle = [c for c in client._idle if not c.closed]
+                await asyncio.sleep(0.001)
+        assert client._open <= 5
+        assert not any(not waiter.done() for waiter in client._waiters)
+        await client.close()

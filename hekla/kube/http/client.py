@@ -380,8 +380,9 @@ class HttpClient:
                 if fresh or connection.received or method not in REPEATABLE or isinstance(error, TimedOut) or self._closed:
                     raise self._explained(error, method, path) from None
             except asyncio.CancelledError:
-                connection.answer = None
-                connection.close("the request was given up")
+                if connection.answer is answer:  # else it came in the same moment, and the connection is somebody else's now
+                    connection.answer = None
+                    connection.close("the request was given up")
                 raise
 
     async def stream(
