@@ -24,7 +24,8 @@ SWEEP = "; kill -9 0"
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWUSER, CLONE_NEWPID = 0x20000, 0x4000000, 0x10000000, 0x20000000
 FLAGS = {"user": CLONE_NEWUSER, "mount": CLONE_NEWNS, "uts": CLONE_NEWUTS, "pid": CLONE_NEWPID}
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC = 1, 2, 4, 8, 32, 4096, 16384
+MS_UNBINDABLE, MS_PRIVATE = 1 << 17, 1 << 18
 PR_SET_CHILD_SUBREAPER = 36
 PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 MNT_DETACH = 2
@@ -78,10 +79,25 @@ def enter(namespaces):
 class Tree:
     """The container's view of the files: this machine's, with the pod's mounts in their places."""
 
-    def __init__(self):
+    def __init__(self, slot):
         self.made = set()
         """Device numbers of the file systems that are ours: there, directories may be made."""
         self.volumes = []
+        self.slot = slot
+        self.old_root = ""
+
+    def build(self, mounts):
+        """Places all mounts, outer ones first.  Sources are held open, because what is placed may cover where they are."""
+        ordered = sorted(mounts, key=lambda entry: entry[1].count("/"))
+        held = [os.open(source, os.O_PATH | os.O_CLOEXEC) for source, _, _ in ordered]
+        if any(not os.path.lexists("/" + target.split("/")[1]) for _, target, _ in ordered):
+            self.mirror_root()
+        for descriptor, (_, target, read_only) in zip(held, ordered):
+            self.place(f"/proc/self/fd/{descriptor}", target, read_only)
+            os.close(descriptor)
+        if self.old_root:
+            check(libc.umount2(self.old_root.encode(), MNT_DETACH), "umount the old root")
+            os.rmdir(self.old_root)
 
     def place(self, source, target, read_only):
         """Mounts `source` at `target`, making room for it where the path does not exist."""
@@ -126,22 +142,36 @@ class Tree:
         except OSError:
             entries = []  # unreadable for us, hence for the container
         mode = stat.S_IMODE(os.stat(path).st_mode)
-        old = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) if hasattr(os, "O_PATH") else os.open(path, os.O_RDONLY)
-        base = path
-        if path == "/":
-            base = "/tmp" if os.path.isdir("/tmp") else "/mnt"
-        mount("tmpfs", base, "tmpfs", MS_NOSUID, f"mode={mode:o},size=25%")
-        if path == "/":
-            self.made.add(os.stat(base).st_dev)
-        for entry in entries:
-            if path == "/dev" and entry.name not in DEVICES and not entry.name.startswith("nvidia"):
-                continue
-            self.copy_entry(f"/proc/self/fd/{old}/{entry.name}", f"{base.rstrip('/')}/{entry.name}", entry)
-        os.close(old)
-        if path == "/":
-            change_root(base)
+        old = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        mount("tmpfs", path, "tmpfs", MS_NOSUID, f"mode={mode:o},size=25%")
+        self.fill(path, old, entries, path == "/dev")
+        self.made.add(os.stat(path).st_dev)
+
+    def mirror_root(self):
+        """The same for the root, which cannot be covered: a copy beside it takes its place."""
+        base = f"{self.slot}/root"
+        os.makedirs(base, exist_ok=True)
+        entries = list(os.scandir("/"))
+        old = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        mount("tmpfs", base, "tmpfs", MS_NOSUID, "mode=755,size=25%")
+        mount("none", base, flags=MS_UNBINDABLE)  # or it would be part of its own copy of the directory that it is in
+        self.fill(base, old, entries, False)
+        self.made.add(os.stat(base).st_dev)
+        number = PIVOT_ROOT.get(os.uname().machine)
+        os.mkdir(f"{base}/.old")
+        os.chdir(base)
+        if number is not None and libc.syscall(number, b".", b".old") == 0:
+            self.old_root = "/.old"
         else:
-            self.made.add(os.stat(base).st_dev)
+            os.chroot(".")
+        os.chdir("/")
+
+    def fill(self, base, old, entries, devices):
+        for entry in entries:
+            if devices and entry.name not in DEVICES and not entry.name.startswith("nvidia"):
+                continue
+            self.copy_entry(f"/proc/self/fd/{old}/{entry.name}", f"{base}/{entry.name}", entry)
+        os.close(old)
 
     @staticmethod
     def copy_entry(source, target, entry):
@@ -157,16 +187,6 @@ class Tree:
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.EACCES, errno.EPERM, errno.EINVAL):
                 raise  # an entry that vanished or is closed to us is simply not there
-
-
-def change_root(path):
-    os.chdir(path)
-    number = PIVOT_ROOT.get(os.uname().machine)
-    if number is not None and libc.syscall(number, b".", b".") == 0:
-        check(libc.umount2(b".", MNT_DETACH), "umount the old root")
-    else:
-        os.chroot(".")
-    os.chdir("/")
 
 
 def whole_path(command, cwd, path):
@@ -206,13 +226,8 @@ def begin(slot, answer):
         write(f"{launch['cgroup']}/cgroup.procs", "0")
     if namespaces:
         enter(namespaces)
-    tree = Tree()
     if "mount" in namespaces:
-        mounts = sorted(launch.get("mounts", ()), key=lambda entry: entry[1].count("/"))
-        if any(not os.path.exists("/" + target.split("/")[1]) for _, target, _ in mounts if target.count("/") >= 1):
-            tree.mirror("/")
-        for source, target, read_only in mounts:
-            tree.place(source, target, read_only)
+        Tree(slot).build(launch.get("mounts", ()))
     if "uts" in namespaces and launch.get("hostname"):
         hostname = launch["hostname"].encode()
         check(libc.sethostname(hostname, len(hostname)), "sethostname")
@@ -360,5 +375,33 @@ def attempt(namespaces):
     return text or ("refused" if code else "")
 
 
+def join(pid, slot, argv):
+    """Runs a command inside a running container, as exec probes and hooks do; its exit code becomes this process's."""
+    with open(f"{slot}/launch.json", "rb") as file:
+        launch = json.load(file)
+    kinds = [kind for kind in ("user", "mount", "uts", "pid") if kind in launch.get("namespaces", ())]
+    opened = [os.open(f"/proc/{pid}/ns/{'mnt' if kind == 'mount' else kind}", os.O_RDONLY) for kind in kinds]
+    for descriptor, kind in zip(opened, kinds):
+        check(libc.setns(descriptor, FLAGS[kind]), f"enter the {kind} namespace")
+    child = os.fork()
+    if child:
+        _, status = os.waitpid(child, 0)
+        os._exit(128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
+    cwd, env = launch.get("cwd") or "/", launch.get("env", {})
+    os.chdir(cwd)
+    command = whole_path(argv[0], cwd, env.get("PATH", "/usr/bin:/bin"))
+    become(launch.get("user"), launch.get("group"), launch.get("groups", []))
+    if command is None:
+        os.write(2, f'exec: "{argv[0]}": executable file not found in $PATH\n'.encode())
+        os._exit(126)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    os.execve(command, [command, *argv[1:]], env)
+
+
 if __name__ == "__main__":
-    probe() if sys.argv[1:] == ["probe"] else serve()
+    if sys.argv[1:] == ["probe"]:
+        probe()
+    elif sys.argv[1:2] == ["join"]:
+        join(int(sys.argv[2]), sys.argv[3], sys.argv[4:])
+    else:
+        serve()

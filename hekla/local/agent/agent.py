@@ -1,0 +1,242 @@
+"""The agent of the nodes of this machine: which pods are its own, and a worker for each that has something to do."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from hekla.api import core, meta
+from hekla.kube.cache import Cache
+from hekla.kube.client import Client
+from hekla.kube.errors import ApiError, Conflict, NotFound
+from hekla.kube.events import Recorder
+from hekla.kube.http.client import TransportError
+from hekla.local.agent import cgroups
+from hekla.local.agent.admit import refusal
+from hekla.local.agent.environment import references
+from hekla.local.agent.host import Host
+from hekla.local.agent.images import Images
+from hekla.local.agent.isolation import Isolation
+from hekla.local.agent.node import NodeKeeper
+from hekla.local.agent.records import PodDirectory, pod_directories
+from hekla.local.agent.statuses import FINAL
+from hekla.local.agent.worker import Worker
+
+log = logging.getLogger("agent")
+
+ORPHAN_GRACE = 2.0
+
+
+class Objects:
+    """What pods refer to, kept up to date by watches."""
+
+    def __init__(self, client: Client) -> None:
+        self.config_maps: Cache[core.ConfigMap] = Cache(client, core.CONFIG_MAP)
+        self.secrets: Cache[core.Secret] = Cache(client, core.SECRET)
+        self.service_cache: Cache[core.Service] = Cache(
+            client, core.SERVICE, indexes={"namespace": lambda service: [service.metadata.namespace]}
+        )
+
+    @property
+    def caches(self) -> list[Cache[Any]]:
+        return [self.config_maps, self.secrets, self.service_cache]
+
+    def config_map(self, namespace: str, name: str) -> core.ConfigMap | None:
+        return self.config_maps.get(f"{namespace}/{name}")
+
+    def secret(self, namespace: str, name: str) -> core.Secret | None:
+        return self.secrets.get(f"{namespace}/{name}")
+
+    def services(self, namespace: str) -> Iterable[core.Service]:
+        return self.service_cache.by("namespace", namespace)
+
+
+class Agent:
+    """All real nodes of this agent and the pods on them."""
+
+    def __init__(
+        self, client: Client, root: Path, isolation: Isolation, images: Images, recorder: Recorder, api: tuple[str, str]
+    ) -> None:
+        self.client = client
+        self.root = root
+        self.objects = Objects(client)
+        self.host = Host(root, client, self.objects, isolation, images, recorder, api=api)
+        self.keepers: dict[str, NodeKeeper] = {}
+        self.pods: dict[str, Cache[core.Pod]] = {}
+        self.workers: dict[str, Worker] = {}
+        self.finished: set[str] = set()
+        """Pods that are over while their objects stay: nothing is to be done for them but to keep their logs."""
+        self.holding: dict[str, dict[str, core.Pod]] = defaultdict(dict)
+        """By node and uid: the pods that count against the node's size."""
+        self._referers: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+        self._tasks: set[asyncio.Task[None]] = set()
+        if isolation.cgroup is not None:
+            self.host.pods_cgroup = cgroups.prepare(isolation.cgroup)
+
+    # --- running ----------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Takes up all pods of the nodes; returns when each has its worker."""
+        self.host.start()
+        for name, keeper in self.keepers.items():
+            self.spawn(keeper.run(), f"node {name}")
+        for name in self.keepers:
+            self.pods[name] = Cache(self.client, core.POD, fields=f"spec.nodeName={name}")
+        caches = [*self.objects.caches, *self.pods.values()]
+        await asyncio.gather(*(cache.start() for cache in caches))
+        await asyncio.gather(*(cache.synced() for cache in caches))
+        await asyncio.gather(*(keeper.registered.wait() for keeper in self.keepers.values()))
+        for cache in self.pods.values():
+            cache.on_change(self._pod_changed)
+        self.objects.config_maps.on_change(lambda old, new: self._object_changed("ConfigMap", old, new))
+        self.objects.secrets.on_change(lambda old, new: self._object_changed("Secret", old, new))
+        known = {pod.metadata.uid for cache in self.pods.values() for pod in cache.all()}
+        for directory in pod_directories(self.root):
+            if directory.path.name not in known:
+                self.spawn(self.end_orphan(directory), f"orphan {directory.path.name}")
+
+    async def close(self) -> None:
+        """Lets go; containers run on and are adopted by the next agent."""
+        tasks = [*self._tasks, *(worker.task for worker in self.workers.values() if worker.task is not None)]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for worker in self.workers.values():
+            for run in worker.runs:
+                run.forget_tasks()
+        for cache in [*self.objects.caches, *self.pods.values()]:
+            await cache.stop()
+        await self.host.close()
+
+    def spawn(self, work: Any, name: str) -> None:
+        task: asyncio.Task[None] = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("%s failed", task.get_name(), exc_info=error)
+
+    # --- pods -------------------------------------------------------------------------------------------------------------
+
+    def _pod_changed(self, old: core.Pod | None, new: core.Pod | None) -> None:
+        if new is None:
+            assert old is not None
+            self._pod_gone(old)
+            return
+        uid = new.metadata.uid
+        worker = self.workers.get(uid)
+        if worker is not None:
+            worker.update(new)
+        elif uid in self.finished or new.status.phase in FINAL:
+            self.finished.add(uid)
+            if new.metadata.deletion_timestamp and new.status.phase not in FINAL:
+                self.spawn(self.delete(new), f"deletion of {meta.key(new)}")
+        else:
+            self.take(new)
+
+    def take(self, pod: core.Pod) -> None:
+        """Gives a pod its worker."""
+        keeper = self.keepers[pod.spec.node_name]
+        worker = Worker(self.host, pod, self.admit, keeper.allocatable, self._closed)
+        self.workers[pod.metadata.uid] = worker
+        maps, secrets = references(pod)
+        namespace = pod.metadata.namespace
+        for kind, found in (("ConfigMap", maps), ("Secret", secrets)):
+            for name in found:
+                self._referers[kind, namespace, name].add(pod.metadata.uid)
+        worker.restore()
+        if worker.admitted:
+            self.holding[pod.spec.node_name][pod.metadata.uid] = pod
+        worker.start()
+
+    def admit(self, pod: core.Pod) -> tuple[str, str] | None:
+        """Node admission; what is admitted counts from then on."""
+        name = pod.spec.node_name
+        node = self.keepers[name].node
+        refused = None if node is None else refusal(pod, node, self.holding[name].values())
+        if refused is None:
+            self.holding[name][pod.metadata.uid] = pod
+        return refused
+
+    def _closed(self, worker: Worker) -> None:
+        """The pod holds nothing of the node any more."""
+        pod = worker.pod
+        self.workers.pop(worker.uid, None)
+        self.holding[pod.spec.node_name].pop(worker.uid, None)
+        maps, secrets = references(pod)
+        for kind, found in (("ConfigMap", maps), ("Secret", secrets)):
+            for name in found:
+                self._referers[kind, pod.metadata.namespace, name].discard(worker.uid)
+        if not worker.deleted:
+            self.finished.add(worker.uid)
+
+    def _pod_gone(self, pod: core.Pod) -> None:
+        uid = pod.metadata.uid
+        worker = self.workers.get(uid)
+        if worker is not None:
+            worker.gone()
+            return
+        self.finished.discard(uid)
+        self.host.addresses.give_back(uid)
+        PodDirectory(self.root, uid).remove()
+
+    async def delete(self, pod: core.Pod) -> None:
+        """Finishes a deletion that came while the pod's last status was on its way."""
+        await self.host.reporter.flush(pod.metadata.uid)
+        try:
+            await self.client.delete(core.POD, pod.metadata.name, pod.metadata.namespace, grace=0, uid=pod.metadata.uid)
+        except (NotFound, Conflict):
+            return
+        except (ApiError, TransportError) as error:
+            log.info("pod %s: not deleted yet: %s", meta.key(pod), error)
+            await asyncio.sleep(1.0)
+            self.spawn(self.delete(pod), f"deletion of {meta.key(pod)}")
+
+    async def end_orphan(self, directory: PodDirectory) -> None:
+        """Ends what is left of a pod that was removed while no agent ran."""
+        uid = directory.path.name
+        running = [
+            instance for slot in directory.slots()
+            if (instance := self.host.runtime.adopt(slot, lambda _: None)) is not None and instance.exit is None
+        ]  # fmt: skip
+        if running:
+            log.info("pod %s is gone; ending %d containers of it", uid, len(running))
+        for instance in running:
+            await self.host.runtime.signal(instance, signal.SIGTERM)
+        deadline = asyncio.get_running_loop().time() + ORPHAN_GRACE
+        while any(i.exit is None for i in running) and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.05)
+        for instance in running:
+            await self.host.runtime.kill(instance)
+        self.host.addresses.give_back(uid)
+        directory.remove()
+
+    # --- what pods refer to -----------------------------------------------------------------------------------------------
+
+    def _object_changed(self, kind: str, old: Any, new: Any) -> None:
+        found = new if new is not None else old
+        key = (kind, found.metadata.namespace, found.metadata.name)
+        for uid in self._referers.get(key, ()):
+            if (worker := self.workers.get(uid)) is not None:
+                worker.wake()
+
+    # --- for the endpoint -------------------------------------------------------------------------------------------------
+
+    def find(self, namespace: str, name: str) -> core.Pod | None:
+        for cache in self.pods.values():
+            if (pod := cache.get(f"{namespace}/{name}")) is not None:
+                return pod
+        return None
+
+    def all_pods(self) -> list[core.Pod]:
+        return [pod for cache in self.pods.values() for pod in cache.all()]
+
+
+Stop = Callable[[], None]

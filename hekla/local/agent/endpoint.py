@@ -1,0 +1,146 @@
+"""What the API server asks a node: logs of containers, the list of pods, whether it is well.  Reference: local-cluster 8.9."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import msgspec
+
+from hekla.api import core
+from hekla.kube.http.server import Request, Response, Stream
+from hekla.local.agent.logbook import Clock, Options, read
+from hekla.local.agent.records import PodDirectory, Slot
+
+PLAIN = "text/plain"
+
+
+def text(status: int, message: str) -> Response:
+    return Response(status, message.encode(), PLAIN)
+
+
+class Endpoint:
+    """The node's own small HTTP service."""
+
+    def __init__(
+        self, root: Path, clock: Clock, find: Callable[[str, str], core.Pod | None], pods: Callable[[], list[core.Pod]]
+    ) -> None:
+        self._root = root
+        self._clock = clock
+        self._find = find
+        self._pods = pods
+
+    def __call__(self, request: Request) -> Response | Stream:
+        parts = request.path.strip("/").split("/")
+        if request.method != "GET":
+            return text(405, f"{request.method} is not served here")
+        if parts == ["healthz"]:
+            return text(200, "ok")
+        if parts == ["pods"]:
+            body = {"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": self._pods()}
+            return Response(200, msgspec.json.encode(body))
+        if parts[0] == "containerLogs" and len(parts) == 4:
+            return self.log(parts[1], parts[2], parts[3], request)
+        return text(404, "404 page not found")
+
+    def log(self, namespace: str, name: str, container: str, request: Request) -> Response | Stream:
+        """The log of one container of a pod of this node."""
+        pod = self._find(namespace, name)
+        if pod is None:
+            return text(404, f'pod "{name}" not found on this node')
+        directory = PodDirectory(self._root, pod.metadata.uid)
+        slots = [slot for slot in directory.slots() if slot.container == container and slot.claim() is not None]
+        previous = request.flag("previous")
+        if previous:
+            slots = slots[:-1]
+        if not slots:
+            if previous:
+                return text(400, f'previous terminated container "{container}" in pod "{name}" not found')
+            return text(400, f'container "{container}" in pod "{name}" is waiting to start: {waiting(pod, container)}')
+        try:
+            options = options_of(request)
+        except ValueError as error:
+            return text(400, str(error))
+        return Stream.of(self._stream(slots[-1], options), PLAIN)
+
+    def _stream(self, slot: Slot, options: Options) -> AsyncIterator[bytes]:
+        return read(slot, options, self._clock, lambda: running(slot))
+
+
+def running(slot: Slot) -> bool:
+    """Whether the container may still write."""
+    claim = slot.claim()
+    return slot.exit() is None and claim is not None and claim.alive()
+
+
+def waiting(pod: core.Pod, container: str) -> str:
+    """Why a container has no log yet, in kubectl's words."""
+    for status in [*pod.status.container_statuses, *pod.status.init_container_statuses]:
+        if status.name == container and status.state.waiting is not None:
+            reason = status.state.waiting.reason
+            return {"ErrImagePull": "image can't be pulled", "ImagePullBackOff": "trying and failing to pull image"}.get(reason, reason)
+    return "ContainerCreating"
+
+
+def options_of(request: Request) -> Options:
+    """The reader's wishes.  Raises ValueError, whose text says what is wrong."""
+
+    def whole(name: str) -> int | None:
+        value = request.option(name)
+        if not value:
+            return None
+        try:
+            number = int(value)
+        except ValueError:
+            raise ValueError(f'{name}: "{value}" is no whole number') from None
+        if number < 0:
+            raise ValueError(f"{name}: {number} must be greater than or equal to 0")
+        return number
+
+    since: float | None = None
+    if (seconds := whole("sinceSeconds")) is not None:
+        since = time.time() - seconds
+    elif moment := request.option("sinceTime"):
+        since = datetime.fromisoformat(moment).timestamp()
+    return Options(request.flag("follow"), whole("tailLines"), since, request.flag("timestamps"), whole("limitBytes"))
+
+
+def server_tls(certificate: str, key: str, authority: str) -> ssl.SSLContext | None:
+    """HTTPS when there is a certificate; with an authority, for its clients only.  Raises OSError, ssl.SSLError."""
+    if not certificate:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key or None)
+    if authority:
+        context.load_verify_locations(authority)
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def self_signed(directory: Path) -> tuple[str, str]:
+    """(certificate, key) of this agent's own making, for API servers that do not care who signed them, as most do not."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    certificate, key_file = directory / "endpoint.crt", directory / "endpoint.key"
+    if certificate.exists() and key_file.exists():
+        return str(certificate), str(key_file)
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "hekla-agent")])
+    now = datetime.now().astimezone()
+    signed = (
+        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+        .serial_number(x509.random_serial_number()).not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(days=3650)).sign(key, hashes.SHA256())
+    )  # fmt: skip
+    key_file.touch(mode=0o600)
+    key_file.write_bytes(key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ))  # fmt: skip
+    certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+    return str(certificate), str(key_file)

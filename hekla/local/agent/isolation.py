@@ -1,0 +1,151 @@
+"""What this machine lets the agent do to keep pods apart, found out once at start by trying.
+
+Nothing here is required: each missing thing costs the user something that `survey` names, and the agent does without.
+`hekla doctor` prints the survey.  Reference: local-cluster 8.12.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hekla.local.agent import cgroups
+
+SPAWNER = Path(__file__).with_name("spawner.py")
+NAMES_FOR_PYTHON = Path(__file__).with_name("standins") / "names"
+PROBE_PATIENCE = 20.0
+KINDS = ("mount", "uts", "pid")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that keeps pods apart: whether it is there, why not, and what a user goes without then."""
+
+    name: str
+    available: bool
+    why_not: str = ""
+    cost: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """What the agent may use."""
+
+    namespaces: tuple[str, ...] = ()
+    """Of user, mount, uts and pid, in the form that a Launch takes."""
+    private_addresses: bool = False
+    change_user: bool = False
+    cgroup: Path | None = None
+    findings: tuple[Finding, ...] = field(default=(), compare=False)
+
+    @property
+    def mounts(self) -> bool:
+        return "mount" in self.namespaces
+
+
+def try_namespaces() -> dict[str, str]:
+    """Why each kind of namespace is refused, "" where it works."""
+    if sys.platform != "linux":
+        return dict.fromkeys(("user", *KINDS), f"{sys.platform} has no namespaces")
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", str(SPAWNER), "probe"], capture_output=True, timeout=PROBE_PATIENCE, check=True
+        )
+        answer = json.loads(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        return dict.fromkeys(("user", *KINDS), f"the attempt failed: {error}")
+    return {str(name): str(why) for name, why in answer.items()}
+
+
+def private_address_refused() -> str:
+    """Why pods cannot have loopback addresses of their own, "" when they can."""
+    try:
+        with socket.socket() as one:
+            one.bind(("127.83.71.2", 0))
+    except OSError as error:
+        return f"127.83.71.2 cannot be used: {error.strerror}"
+    return ""
+
+
+def detect() -> Isolation:
+    """Tries everything; takes some tens of milliseconds."""
+    refused = try_namespaces()
+    root = os.geteuid() == 0
+    by_user = not root or bool(refused.get("mount"))
+    base = ["user"] if by_user else []
+    if root and by_user and refused.get("mount by user", "refused"):
+        usable: list[str] = []
+    else:
+        usable = [kind for kind in KINDS if not refused.get(kind) or (root and by_user and kind == "mount")]
+    if "mount" not in usable:
+        usable = []  # a pid namespace needs its own /proc, and a host name alone helps nobody
+    namespaces = tuple([*base, *usable]) if usable else ()
+    address = private_address_refused()
+    cgroup, cgroup_refused = cgroups.find()
+    findings = (
+        Finding("process group and session", True),
+        Finding(
+            "private view of the files", "mount" in usable, refused.get("mount", ""),
+            "volumes lie under the pod's directory: their paths are rewritten in the container's command, arguments and environment, "
+            "but not inside scripts and programs; names of other pods resolve in Python programs only",
+        ),
+        Finding("host name of its own", "uts" in usable, refused.get("uts", ""),
+                "`hostname` gives this machine's name; $HOSTNAME is right, and so is gethostname() in Python programs"),
+        Finding("process tree of its own", "pid" in usable, refused.get("pid", ""),
+                "a container sees this machine's processes, and one that leaves its session outlives the container"),
+        Finding("address of its own", not address, address,
+                "all pods share 127.0.0.1: two of them cannot listen on one port"),
+        Finding("user and groups of its choice", root, "" if root else "only root can change users",
+                "runAsUser, runAsGroup and fsGroup are ignored: everything runs as you"),
+        Finding("cpu and memory limits", cgroup is not None, cgroup_refused,
+                "limits are scheduled by but not enforced: a container may use more than it asked for"),
+        Finding("network of its own", False, "not built yet",
+                "a pod that listens on every address (0.0.0.0) takes the port from all others; listen on the pod's name instead"),
+    )  # fmt: skip
+    return Isolation(namespaces, not address, root, cgroup, findings)
+
+
+def survey() -> list[Finding]:
+    """What `hekla doctor` prints of the node agent."""
+    return list(detect().findings)
+
+
+# --- doing without a private view of the files ----------------------------------------------------------------------------
+
+
+class Paths:
+    """Mount paths replaced by the directories that stand for them, in what a container is told.
+
+    Only whole path prefixes are replaced: with a volume at /data, `cat /data/x` is, `cat /database` and `my/data` are not.
+    """
+
+    def __init__(self, mounts: Iterable[tuple[str, str, bool]]) -> None:
+        self.targets = {target: source for source, target, _ in mounts if target != "/"}
+        longest = sorted(self.targets, key=len, reverse=True)
+        self.pattern = re.compile(rf"(?<![\w./~-])({'|'.join(map(re.escape, longest))})(?![\w-]|\.\w)") if longest else None
+
+    def rewrite(self, text: str) -> str:
+        if self.pattern is None:
+            return text
+        return self.pattern.sub(lambda match: self.targets[match[1]], text)
+
+    def rewrite_all(self, texts: Iterable[str]) -> list[str]:
+        return [self.rewrite(text) for text in texts]
+
+
+def hints(variables: Mapping[str, str], hosts: Path, paths: Paths) -> dict[str, str]:
+    """Variables for programs that cannot have files in their places: rewritten values, and where the names are."""
+    found = {name: value if name == "PATH" else paths.rewrite(value) for name, value in variables.items()}
+    found["HEKLA_HOSTS"] = str(hosts)
+    python = found.get("PYTHONPATH")
+    found["PYTHONPATH"] = f"{NAMES_FOR_PYTHON}:{python}" if python else str(NAMES_FOR_PYTHON)
+    for target, source in paths.targets.items():
+        found["HEKLA_MOUNT_" + re.sub(r"\W", "_", target.strip("/")).upper()] = source
+    return found

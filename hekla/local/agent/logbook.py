@@ -1,0 +1,298 @@
+"""Logs of containers: reading them, and knowing when each line came.
+
+Containers write straight to their files, so nothing is lost or reordered whoever is killed, and no process stands in between.
+The price is that lines carry no time.  `Clock` therefore notes, each time that it sees a file grow, how long it was then; a
+line is dated by the first note behind it.  What was written while no agent ran gets the file's last change as its time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import struct
+import sys
+import time
+from bisect import bisect_left, bisect_right
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from hekla.local.agent.records import Slot
+
+NOTE = struct.Struct("<QQ")
+"""(length of the log in bytes, nanoseconds since the epoch)."""
+PAUSE = 0.01
+"""Seconds between two rounds of notes: a program that writes in single bytes must not make a note of each."""
+LOOK_AGAIN = 0.2
+"""Seconds between looks where there is no inotify."""
+CHUNK = 65536
+IN_MODIFY = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a reader of a log wants."""
+
+    follow: bool = False
+    tail: int | None = None
+    since: float | None = None
+    """Seconds since the epoch."""
+    timestamps: bool = False
+    limit: int | None = None
+    """Bytes."""
+
+
+class Clock:
+    """Notes when logs grow, and wakes those who follow them."""
+
+    def __init__(self) -> None:
+        self._slots: dict[int, Slot] = {}
+        self._watches: dict[str, int] = {}
+        self._sizes: dict[str, int] = {}
+        self._waiting: dict[str, list[asyncio.Future[None]]] = {}
+        self._next = 0
+        self._inotify = -1
+        self._poll: asyncio.TimerHandle | None = None
+        self._libc: ctypes.CDLL | None = None
+        if sys.platform == "linux":
+            self._libc = ctypes.CDLL(None, use_errno=True)
+            self._inotify = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._inotify >= 0:
+            loop.add_reader(self._inotify, self._heard)
+        else:
+            self._poll = loop.call_later(LOOK_AGAIN, self._look)
+
+    def close(self) -> None:
+        if self._poll is not None:
+            self._poll.cancel()
+        if self._inotify >= 0:
+            asyncio.get_running_loop().remove_reader(self._inotify)
+            os.close(self._inotify)
+            self._inotify = -1
+
+    def follow(self, slot: Slot) -> None:
+        """Dates what the slot's container writes from now on."""
+        path = str(slot.log)
+        if path in self._watches:
+            return
+        notes = read_notes(slot)
+        self._sizes[path] = notes[-1][0] if notes else 0
+        watch = self._next = self._next - 1
+        if self._inotify >= 0 and self._libc is not None:
+            number = self._libc.inotify_add_watch(self._inotify, os.fsencode(path), IN_MODIFY)
+            watch = number if number >= 0 else watch
+        self._slots[watch] = slot
+        self._watches[path] = watch
+        try:
+            self._note(slot, slot.log.stat().st_mtime_ns)
+        except OSError:
+            pass
+        if watch < 0 and self._poll is None:
+            self._poll = asyncio.get_running_loop().call_later(LOOK_AGAIN, self._look)
+
+    def leave(self, slot: Slot) -> None:
+        """The container has ended: the last note, and its followers are woken."""
+        path = str(slot.log)
+        watch = self._watches.pop(path, None)
+        if watch is not None:
+            self._slots.pop(watch, None)
+            self._note(slot, time.time_ns())
+            if watch >= 0 and self._inotify >= 0 and self._libc is not None:
+                self._libc.inotify_rm_watch(self._inotify, watch)
+        self._sizes.pop(path, None)
+        self._wake(path)
+
+    async def growth(self, slot: Slot) -> None:
+        """Waits until the log has grown or its container has ended; looks once a second in any case."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting = self._waiting.setdefault(str(slot.log), [])
+        waiting.append(future)
+        try:
+            await asyncio.wait_for(future, 1.0)
+        except TimeoutError:
+            pass
+        finally:
+            if future in waiting:
+                waiting.remove(future)
+
+    def _heard(self) -> None:
+        try:
+            data = os.read(self._inotify, CHUNK)
+        except BlockingIOError:
+            return
+        now, seen, at = time.time_ns(), set(), 0
+        while at < len(data):
+            watch, _, _, length = struct.unpack_from("iIII", data, at)
+            at += 16 + length
+            if watch not in seen and (slot := self._slots.get(watch)) is not None:
+                seen.add(watch)
+                self._note(slot, now)
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._inotify)
+        loop.call_later(PAUSE, self._listen)
+
+    def _listen(self) -> None:
+        if self._inotify >= 0:
+            asyncio.get_running_loop().add_reader(self._inotify, self._heard)
+
+    def _look(self) -> None:
+        for watch, slot in list(self._slots.items()):
+            if watch < 0:
+                self._note(slot, time.time_ns())
+        self._poll = asyncio.get_running_loop().call_later(LOOK_AGAIN, self._look)
+
+    def _note(self, slot: Slot, now: int) -> None:
+        path = str(slot.log)
+        try:
+            size = os.stat(path).st_size
+        except OSError:
+            return
+        if size <= self._sizes.get(path, 0):
+            return
+        self._sizes[path] = size
+        descriptor = os.open(slot.times, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(descriptor, NOTE.pack(size, now))
+        finally:
+            os.close(descriptor)
+        self._wake(path)
+
+    def _wake(self, path: str) -> None:
+        for future in self._waiting.pop(path, ()):
+            if not future.done():
+                future.set_result(None)
+
+
+def read_notes(slot: Slot) -> list[tuple[int, int]]:
+    """All notes of a log: (length, nanoseconds), growing."""
+    try:
+        data = slot.times.read_bytes()
+    except OSError:
+        return []
+    return list(NOTE.iter_unpack(data[: len(data) // NOTE.size * NOTE.size]))
+
+
+class Dates:
+    """When each byte of a log was written, as far as the notes tell."""
+
+    def __init__(self, slot: Slot) -> None:
+        self._slot = slot
+        self._read()
+
+    def _read(self) -> None:
+        notes = read_notes(self._slot)
+        self.lengths = [length for length, _ in notes]
+        self.times = [when for _, when in notes]
+
+    def of(self, offset: int) -> int:
+        """Nanoseconds since the epoch of the byte at an offset."""
+        at = bisect_right(self.lengths, offset)
+        if at == len(self.lengths):
+            self._read()
+            at = bisect_right(self.lengths, offset)
+        if at < len(self.times):
+            return self.times[at]
+        try:
+            return self._slot.log.stat().st_mtime_ns
+        except OSError:
+            return time.time_ns()
+
+    def first_since(self, when: int, size: int) -> int:
+        """The offset of the first byte that is not older than `when`; `size` when all are older."""
+        at = bisect_left(self.times, when)
+        if at < len(self.times):
+            return self.lengths[at - 1] if at else 0
+        end = self.lengths[-1] if self.lengths else 0
+        return end if end < size and self.of(end) >= when else size
+
+
+def tail_start(descriptor: int, size: int, lines: int) -> int:
+    """The offset at which the last `lines` lines begin."""
+    if lines <= 0:
+        return size
+    found, position = 0, size
+    while position > 0:
+        length = min(CHUNK, position)
+        position -= length
+        block = os.pread(descriptor, length, position)
+        at = len(block)
+        while (at := block.rfind(b"\n", 0, at)) >= 0:
+            if position + at != size - 1:  # the newline that ends the last line begins nothing
+                found += 1
+                if found == lines:
+                    return position + at + 1
+    return 0
+
+
+def line_start(descriptor: int, offset: int, size: int) -> int:
+    """The beginning of the first line that starts at an offset or behind it."""
+    while 0 < offset < size:
+        block = os.pread(descriptor, CHUNK, offset - 1)
+        at = block.find(b"\n")
+        if at >= 0:
+            return offset + at
+        offset += len(block)
+    return min(offset, size)
+
+
+def nanoseconds(when: int) -> bytes:
+    """RFC3339Nano, UTC."""
+    seconds, rest = divmod(when, 1_000_000_000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z".encode()
+
+
+async def read(slot: Slot, options: Options, clock: Clock, running: Callable[[], bool]) -> AsyncIterator[bytes]:
+    """The log as a reader wants it, in chunks; with `follow` until the container has ended and all is read."""
+    descriptor = os.open(slot.log, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        left = options.limit
+        async for chunk in chunks(descriptor, slot, options, clock, running):
+            if left is not None:
+                chunk = chunk[:left]
+                left -= len(chunk)
+            if chunk:
+                yield chunk
+            if left == 0:
+                return
+    finally:
+        os.close(descriptor)
+
+
+async def chunks(
+    descriptor: int, slot: Slot, options: Options, clock: Clock, running: Callable[[], bool]
+) -> AsyncIterator[bytes]:
+    """The log without its limit."""
+    size = os.fstat(descriptor).st_size
+    dates = Dates(slot)
+    position = 0
+    if options.since is not None:
+        position = line_start(descriptor, dates.first_since(int(options.since * 1e9), size), size)
+    if options.tail is not None:
+        position = max(position, tail_start(descriptor, size, options.tail))
+    held = b""
+    while True:
+        alive = running()  # asked before the read: what was written before the end is then read for certain
+        data = os.pread(descriptor, CHUNK, position)
+        if data:
+            position += len(data)
+            if not options.timestamps:
+                yield data
+                continue
+            *lines, held = (held + data).split(b"\n")
+            start = position - len(held) - sum(len(line) + 1 for line in lines)
+            out = []
+            for line in lines:
+                out.append(nanoseconds(dates.of(start)) + b" " + line + b"\n")
+                start += len(line) + 1
+            if out:
+                yield b"".join(out)
+            continue
+        if not options.follow or not alive:
+            break
+        await clock.growth(slot)
+    if held:
+        yield nanoseconds(dates.of(position - len(held))) + b" " + held

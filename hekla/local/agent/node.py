@@ -1,0 +1,220 @@
+"""A node of this machine: its object, its status, its lease.  Reference: local-cluster 8.1."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+from hekla.api import core, names
+from hekla.api.coordination import LEASE
+from hekla.kube.cache import Cache
+from hekla.kube.client import Client
+from hekla.kube.errors import AlreadyExists, ApiError, NotFound
+from hekla.kube.events import Recorder
+from hekla.kube.http.client import TransportError
+from hekla.kube.leader import micro_time
+from hekla.local.agent import machine
+from hekla.local.agent.host import HOST_ADDRESS
+from hekla.local.agent.statuses import stamp
+
+log = logging.getLogger("agent.node")
+
+LEASE_NAMESPACE = "kube-node-lease"
+LEASE_SECONDS = 40
+RENEW_EVERY = 10.0
+STATUS_EVERY = 300.0
+"""Seconds between two writes of a status that has not changed."""
+RETRY = 1.0
+
+HEALTH = (
+    ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+)
+
+Json = dict[str, Any]
+
+
+def labels(name: str) -> dict[str, str]:
+    """The labels that every node has."""
+    arch = machine.architecture()
+    return {
+        names.HOSTNAME: name, names.OS: "linux", names.ARCH: arch, "beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": arch,
+    }  # fmt: skip
+
+
+def lease(name: str, uid: str, seconds: int = LEASE_SECONDS) -> Json:
+    """The lease of a node, as it is created."""
+    return {
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {
+            "name": name, "namespace": LEASE_NAMESPACE,
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}],
+        },
+        "spec": {"holderIdentity": name, "leaseDurationSeconds": seconds, "renewTime": micro_time()},
+    }  # fmt: skip
+
+
+class NodeKeeper:
+    """Keeps one node object true.  `node` is it as last seen; extended resources that others patched in stay."""
+
+    def __init__(
+        self, client: Client, recorder: Recorder, name: str, capacity: machine.Amounts, allocatable: machine.Amounts,
+        endpoint_port: int, images: list[str],
+    ) -> None:  # fmt: skip
+        self._client = client
+        self._recorder = recorder
+        self.name = name
+        self._capacity = capacity
+        self._allocatable = allocatable
+        self._port = endpoint_port
+        self._images = images
+        self._info = machine.info()
+        self._written = 0.0
+        self.registered = asyncio.Event()
+        self.cache: Cache[core.Node] = Cache(client, core.NODE, fields=f"metadata.name={name}")
+        self.cache.on_change(self._changed)
+        self._check = asyncio.Event()
+
+    @property
+    def node(self) -> core.Node | None:
+        return self.cache.get(self.name)
+
+    def allocatable(self) -> machine.Amounts:
+        """What pods may take, extended resources of others included."""
+        return dict(self.node.status.allocatable) if self.node is not None else dict(self._allocatable)
+
+    def _changed(self, old: core.Node | None, new: core.Node | None) -> None:
+        if new is None or (old is not None and self._differs(new)):
+            self._check.set()
+
+    async def run(self) -> None:
+        """Registers the node and keeps it, until cancelled."""
+        await self.cache.start()
+        await self.cache.synced()
+        beat = asyncio.create_task(self._renew_for_ever(), name=f"lease of {self.name}")
+        try:
+            while True:
+                self._check.clear()
+                try:
+                    await self._keep()
+                    wait = STATUS_EVERY - (time.time() - self._written)
+                except (ApiError, TransportError) as error:
+                    log.info("node %s: status not written yet: %s", self.name, error)
+                    wait = RETRY
+                try:
+                    await asyncio.wait_for(self._check.wait(), max(0.1, wait))
+                except TimeoutError:
+                    continue
+        finally:
+            beat.cancel()
+            await asyncio.gather(beat, return_exceptions=True)
+            await self.cache.stop()
+
+    async def _keep(self) -> None:
+        node = self.node
+        if node is None:
+            await self._register()
+        elif self._differs(node) or time.time() - self._written >= STATUS_EVERY:
+            await self._write(node)
+        if not self.registered.is_set():
+            self.registered.set()
+            self._event("Starting", "Starting kubelet.")
+            for condition, reason in (
+                ("NodeHasSufficientMemory", "NodeHasSufficientMemory"), ("NodeHasNoDiskPressure", "NodeHasNoDiskPressure"),
+                ("NodeHasSufficientPID", "NodeHasSufficientPID"), ("NodeReady", "NodeReady"),
+            ):  # fmt: skip
+                self._event(reason, f"Node {self.name} status is now: {condition}")
+
+    def _event(self, reason: str, message: str) -> None:
+        node = self.node or core.Node()
+        if not node.metadata.name:
+            node.metadata.name = self.name
+        self._recorder.event(node, "Normal", reason, message)
+
+    async def _register(self) -> None:
+        body = {
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": self.name, "labels": labels(self.name),
+                         "annotations": {"volumes.kubernetes.io/controller-managed-attach-detach": "true"}},
+            "spec": {"providerID": f"hekla://{self.name}"},
+            "status": self._status({}, stamp(time.time())),
+        }  # fmt: skip
+        try:
+            created = await self._client.create(core.NODE, body)
+        except AlreadyExists:
+            created = await self._client.get(core.NODE, self.name)
+            await self._write(created)
+        self._written = time.time()
+        await self._renew(created.metadata.uid)
+
+    def _differs(self, node: core.Node) -> bool:
+        """Whether somebody else's write, or an agent before this one, left something that is not true."""
+        have = {c.type: c.status for c in node.status.conditions}
+        return (
+            any(have.get(kind) != status for kind, status, _, _ in HEALTH)
+            or any(node.status.capacity.get(key) != value for key, value in self._capacity.items())
+            or any(node.status.allocatable.get(key) != value for key, value in self._allocatable.items())
+            or node.status.daemon_endpoints.kubelet_endpoint.port != self._port
+            or node.status.node_info.boot_id != self._info.boot_id
+            or any(node.metadata.labels.get(key) != value for key, value in labels(self.name).items())
+        )
+
+    async def _write(self, node: core.Node) -> None:
+        missing = {key: value for key, value in labels(self.name).items() if node.metadata.labels.get(key) != value}
+        if missing:
+            await self._client.patch(core.NODE, self.name, {"metadata": {"labels": missing}})
+        since = {c.type: c.last_transition_time for c in node.status.conditions if (c.type, c.status) in
+                 {(kind, status) for kind, status, _, _ in HEALTH}}  # fmt: skip
+        now = stamp(time.time())
+        patch = {"status": self._status(since, now)}
+        await self._client.patch(core.NODE, self.name, patch, type="strategic", subresource="status")
+        self._written = time.time()
+
+    def _status(self, since: dict[str, str], now: str) -> Json:
+        conditions = [
+            {"type": kind, "status": status, "reason": reason, "message": message, "lastHeartbeatTime": now,
+             "lastTransitionTime": since.get(kind) or now}
+            for kind, status, reason, message in HEALTH
+        ]  # fmt: skip
+        info = self._info
+        return {
+            "capacity": self._capacity, "allocatable": self._allocatable, "conditions": conditions,
+            "addresses": [{"type": "InternalIP", "address": HOST_ADDRESS}, {"type": "Hostname", "address": self.name}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": self._port}},
+            "nodeInfo": {
+                "machineID": info.machine_id, "systemUUID": info.system_uuid, "bootID": info.boot_id,
+                "kernelVersion": info.kernel_version, "osImage": info.os_image,
+                "containerRuntimeVersion": info.container_runtime_version, "kubeletVersion": info.kubelet_version,
+                "kubeProxyVersion": "", "operatingSystem": info.operating_system, "architecture": info.architecture,
+            },
+            "images": [{"names": [image], "sizeBytes": 0} for image in self._images],
+        }  # fmt: skip
+
+    # --- the lease --------------------------------------------------------------------------------------------------------
+
+    async def _renew_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(RENEW_EVERY)
+            node = self.node
+            if node is None:
+                continue
+            try:
+                await self._renew(node.metadata.uid)
+            except (ApiError, TransportError) as error:
+                log.info("node %s: lease not renewed: %s", self.name, error)
+
+    async def _renew(self, uid: str) -> None:
+        """Renews the lease, making it where it is missing."""
+        kind = LEASE.untyped
+        patch = {"spec": {"holderIdentity": self.name, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": micro_time()}}
+        try:
+            await self._client.patch(kind, self.name, patch, LEASE_NAMESPACE)
+        except NotFound:
+            try:
+                await self._client.create(kind, lease(self.name, uid))
+            except (AlreadyExists, NotFound):
+                return  # another moment: the namespace may not be there yet

@@ -1,0 +1,178 @@
+"""Probes and hooks: asking a container how it is, and telling it what comes.  Reference: local-cluster 8.6."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hekla.api import core
+from hekla.local.agent.runtime import Instance, children_of
+
+SPAWNER = Path(__file__).with_name("spawner.py")
+LONGEST_ANSWER = 10 * 1024
+"""Bytes of an answer or output that are kept for a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one attempt found."""
+
+    good: bool
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The container that is asked."""
+
+    instance: Instance
+    address: str
+    ports: dict[str, int]
+
+
+def port_number(port: int | str | None, ports: dict[str, int]) -> int:
+    """A port by number or by its name in the container.  Raises ValueError."""
+    if isinstance(port, int):
+        return port
+    if port in ports:
+        return ports[str(port)]
+    return int(port or 0)
+
+
+async def run_inside(instance: Instance, command: list[str], timeout: float) -> Outcome:
+    """Runs a command in the container; good when it exits with 0 in time."""
+    pids = children_of(instance.claim.pid)
+    if not pids:
+        return Outcome(False, "container not running")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-I", "-S", str(SPAWNER), "join", str(pids[0]), str(instance.slot.directory), *command,
+        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    try:
+        output, _ = await asyncio.wait_for(process.communicate(), timeout)
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        return Outcome(False, f'command timed out: "{" ".join(command)}" timed out after {timeout:g}s')
+    return Outcome(process.returncode == 0, output[:LONGEST_ANSWER].decode(errors="replace"))
+
+
+async def connect(host: str, port: int, timeout: float) -> Outcome:
+    """Whether somebody listens."""
+    try:
+        _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), timeout)
+    except (OSError, TimeoutError) as error:
+        return Outcome(False, f"dial tcp {host}:{port}: {reason(error, timeout)}")
+    writer.close()
+    return Outcome(True)
+
+
+def reason(error: Exception, timeout: float) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer within {timeout:g}s"
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+async def http_get(action: core.HTTPGetAction, target: Target, timeout: float) -> Outcome:
+    """A GET; good from 200 to 399."""
+    try:
+        port = port_number(action.port, target.ports)
+    except ValueError:
+        return Outcome(False, f'the container has no port named "{action.port}"')
+    host = action.host or target.address
+    path = action.path or "/"
+    secure = ssl._create_unverified_context() if action.scheme == "HTTPS" else None
+    headers = {"Host": f"{host}:{port}", "User-Agent": "kube-probe/1.36", "Accept": "*/*", "Connection": "close"}
+    headers.update({header.name: header.value for header in action.http_headers})
+    request = f"GET {path if path.startswith('/') else '/' + path} HTTP/1.1\r\n"
+    request += "".join(f"{name}: {value}\r\n" for name, value in headers.items()) + "\r\n"
+    try:
+        async with asyncio.timeout(timeout):
+            reader, writer = await asyncio.open_connection(host, port, ssl=secure)
+            try:
+                writer.write(request.encode())
+                line = await reader.readline()
+            finally:
+                writer.close()
+        status = int(line.split()[1])
+    except (OSError, TimeoutError) as error:
+        return Outcome(False, f'Get "{(action.scheme or "HTTP").lower()}://{host}:{port}{path}": {reason(error, timeout)}')
+    except (ValueError, IndexError):
+        return Outcome(False, f"{host}:{port} does not speak HTTP")
+    return Outcome(200 <= status < 400, f"HTTP probe failed with statuscode: {status}")
+
+
+async def ask(probe: core.Probe | core.LifecycleHandler, target: Target, timeout: float) -> Outcome:
+    """One attempt of a probe or hook."""
+    if probe.exec is not None:
+        return await run_inside(target.instance, list(probe.exec.command), timeout)
+    if probe.http_get is not None:
+        return await http_get(probe.http_get, target, timeout)
+    if probe.tcp_socket is not None:
+        try:
+            port = port_number(probe.tcp_socket.port, target.ports)
+        except ValueError:
+            return Outcome(False, f'the container has no port named "{probe.tcp_socket.port}"')
+        return await connect(probe.tcp_socket.host or target.address, port, timeout)
+    if isinstance(probe, core.Probe) and probe.grpc is not None:
+        return await connect(target.address, probe.grpc.port, timeout)
+    if isinstance(probe, core.LifecycleHandler) and probe.sleep is not None:
+        await asyncio.sleep(min(probe.sleep.seconds, timeout))
+    return Outcome(True)
+
+
+@dataclass(slots=True)
+class Prober:
+    """The probes of one instance of a container, until it is stopped.
+
+    `on_result(kind, good, text)` hears of each change that counts: startup and readiness true or false, liveness false.
+    `on_failure(kind, text)` hears of each attempt that failed.
+    """
+
+    container: core.Container
+    target: Target
+    on_result: Callable[[str, bool, str], None]
+    on_failure: Callable[[str, str], None]
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    started: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def start(self) -> None:
+        container = self.container
+        if container.startup_probe is None:
+            self.started.set()
+        kinds = (("startup", container.startup_probe), ("liveness", container.liveness_probe),
+                 ("readiness", container.readiness_probe))  # fmt: skip
+        self.tasks = [asyncio.create_task(self._repeat(kind, probe)) for kind, probe in kinds if probe is not None]
+
+    def stop(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        self.tasks = []
+
+    async def _repeat(self, kind: str, probe: core.Probe) -> None:
+        if kind != "startup":
+            await self.started.wait()
+        await asyncio.sleep(probe.initial_delay_seconds)
+        good_needed, bad_needed = max(1, probe.success_threshold), max(1, probe.failure_threshold or 3)
+        run_of, length = True, 0
+        told: bool | None = None
+        while True:
+            outcome = await ask(probe, self.target, max(1, probe.timeout_seconds))
+            if not outcome.good:
+                self.on_failure(kind, outcome.text)
+            length = length + 1 if outcome.good == run_of else 1
+            run_of = outcome.good
+            if length >= (good_needed if run_of else bad_needed) and told != run_of:
+                told = run_of
+                if kind == "startup" and run_of:
+                    self.started.set()
+                self.on_result(kind, run_of, outcome.text)
+                if (kind == "startup" and run_of) or (kind != "readiness" and not run_of):
+                    return
+            await asyncio.sleep(max(1, probe.period_seconds or 10))

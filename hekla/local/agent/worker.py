@@ -1,0 +1,624 @@
+"""The life of one pod on this machine, from bound to gone.  Reference: local-cluster 8.2 to 8.6.
+
+A worker looks at what is (the pod object, the slots on disk, the clock), does the next thing, reports what changed, and sleeps
+until something wakes it: a change of the object or of what it refers to, the end of a container, a timer.  It keeps no truth that
+it could not find again on disk, so that it may die at any line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hekla.api import core
+from hekla.kube.errors import ApiError, Conflict, NotFound
+from hekla.kube.http.client import TransportError
+from hekla.local.agent import cgroups, containers, environment, isolation, probes, statuses, volumes
+from hekla.local.agent.containers import Run
+from hekla.local.agent.host import HOST_ADDRESS, Host
+from hekla.local.agent.hosts import hostname_of
+from hekla.local.agent.images import ImageError
+from hekla.local.agent.records import Launch, PodDirectory, PodRecord
+from hekla.local.agent.runtime import CannotStart, Instance
+from hekla.local.agent.statuses import FINAL, PENDING, PodView
+from hekla.local.agent.tokens import Tokens
+
+log = logging.getLogger("agent.pod")
+
+SHORTEST_GRACE = 2.0
+RETRY = 5.0
+"""Seconds until something that a pod waits for is looked at again, if nothing wakes it before."""
+QUIET = 0.05
+"""Seconds that news of a pod which has not started yet may wait, because better news often follows."""
+LONGEST_BACK_OFF = 300.0
+
+
+class Worker:
+    """One pod."""
+
+    def __init__(
+        self, host: Host, pod: core.Pod, admit: Callable[[core.Pod], tuple[str, str] | None],
+        allocatable: Callable[[], dict[str, str | int | float]], closed: Callable[[Worker], None],
+    ) -> None:  # fmt: skip
+        self.host = host
+        self.pod = pod
+        self.uid = pod.metadata.uid
+        self.key = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        self.admit = admit
+        self.allocatable = allocatable
+        self.closed = closed
+        self.directory = PodDirectory(host.root, self.uid)
+        self.tokens = Tokens(host.client, pod)
+        self.inits, self.mains = containers.runs_of(pod)
+        self.view = PodView([run.view for run in self.inits], [run.view for run in self.mains], host_ip=HOST_ADDRESS)
+        self.deleted = False
+        """The object is gone from the API server."""
+        self.admitted = False
+        self.final = False
+        """Succeeded or Failed was reported: nothing runs, nothing starts."""
+        self.mounted: dict[str, Path] = {}
+        self.stop_began: float | None = None
+        self.reported: dict[str, Any] | None = None
+        self.conditions: dict[str, core.PodCondition] = {}
+        self._late: asyncio.TimerHandle | None = None
+        self._woken = asyncio.Event()
+        self._told: set[tuple[str, str]] = set()
+        self.task: asyncio.Task[None] | None = None
+
+    @property
+    def runs(self) -> list[Run]:
+        return [*self.inits, *self.mains]
+
+    def start(self) -> None:
+        self.task = asyncio.create_task(self._live(), name=f"pod {self.key}")
+
+    def restore(self) -> None:
+        """Takes up what an agent before this one has begun."""
+        record = self.directory.record()
+        begun = record is not None or bool(self.pod.status.start_time)
+        for run in self.runs:
+            if containers.restore(run, self.pod, self.directory, self.host, self._on_end):
+                begun = True
+        if begun:
+            self.admitted = True
+            self.view.started = parse_time(self.pod.status.start_time) or time.time()
+        if record is not None:
+            self.place(record.address)
+
+    # --- being told -------------------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    def update(self, pod: core.Pod) -> None:
+        self.pod = pod
+        self.wake()
+
+    def gone(self) -> None:
+        """The object has vanished from the API server."""
+        self.deleted = True
+        self.wake()
+
+    def _on_end(self, instance: Instance) -> None:
+        for run in self.runs:
+            if run.instance is instance:
+                run.ended.set()
+        self.wake()
+
+    def event(self, kind: str, reason: str, message: str, container: str = "") -> None:
+        """Records an event, about a container of the pod where one is named."""
+        path = f"spec.containers{{{container}}}" if container else ""
+        if any(run.spec.name == container for run in self.inits):
+            path = f"spec.initContainers{{{container}}}"
+        self.host.recorder.event(self.pod, "Warning" if kind == "Warning" else "Normal", reason, message, field_path=path)
+
+    def complain(self, reason: str, message: str, container: str = "") -> None:
+        """A warning that is said once, however often the worker runs into it."""
+        if (reason, message) not in self._told:
+            self._told.add((reason, message))
+            self.event("Warning", reason, message, container)
+
+    # --- the loop ---------------------------------------------------------------------------------------------------------
+
+    async def _live(self) -> None:
+        while True:
+            self._woken.clear()
+            try:
+                wait = await self.step()
+            except asyncio.CancelledError:
+                raise
+            except Exception:
+                log.exception("pod %s: the worker failed; it goes on in %g s", self.key, RETRY)
+                wait = RETRY
+            if wait is None:
+                return
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._woken.wait(), wait if wait > 0 else 0.001)
+
+    async def step(self) -> float | None:
+        """Does what is next; gives the seconds until it wants to run again, None when the pod is over."""
+        self.note_ends()
+        if self.deleted or self.pod.metadata.deletion_timestamp:
+            return await self.terminate()
+        if self.final:
+            return LONGEST_BACK_OFF
+        if not self.admitted and not self.take():
+            return LONGEST_BACK_OFF
+        left = self.time_left()
+        if left is not None and left <= 0:
+            await self.fail("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
+            return LONGEST_BACK_OFF
+        if not self.view.sandbox:
+            self.place(self.host.addresses.take(self.uid))
+        wait = RETRY
+        if await self.mount():
+            wait = await self.advance()
+        await self.conclude()
+        self.report()
+        return wait if left is None else min(wait, left)
+
+    def take(self) -> bool:
+        """Node admission; False when the pod was refused, which is then its end."""
+        refused = self.admit(self.pod)
+        if refused is None:
+            self.admitted = True
+            self.view.started = time.time()
+            return True
+        reason, message = refused
+        self.event("Warning", reason, message)
+        self.final = True
+        self.send(statuses.rejected(self.pod, reason, message, time.time()))
+        self.closed(self)
+        return False
+
+    def place(self, address: str) -> None:
+        """Directory, address, names."""
+        if self.pod.spec.host_network:
+            address = HOST_ADDRESS
+        meta = self.pod.metadata
+        self.directory.make(PodRecord(meta.namespace, meta.name, self.uid, self.pod.spec.node_name, address))
+        self.view.pod_ip = self.host.addresses.take(self.uid, address) if not self.pod.spec.host_network else address
+        self.host.name(self.pod, self.view.pod_ip, self.directory)
+        self.view.sandbox = True
+
+    def time_left(self) -> float | None:
+        """Seconds until activeDeadlineSeconds are over."""
+        seconds = self.pod.spec.active_deadline_seconds
+        return None if seconds is None else self.view.started + seconds - time.time()
+
+    def sources(self) -> environment.Sources:
+        return self.host.sources(self.pod, self.view.pod_ip, self.allocatable())
+
+    # --- volumes ----------------------------------------------------------------------------------------------------------
+
+    async def mount(self) -> bool:
+        """Brings the volumes up to date; False while one of them cannot be."""
+        group = self.pod.spec.security_context.fs_group if self.pod.spec.security_context else None
+        if not self.host.isolation.change_user:
+            group = None
+        try:
+            await self.tokens.renew()
+            sources = self.sources()
+            for volume in self.pod.spec.volumes:
+                self.mounted[volume.name] = await self.mount_one(volume, sources, group)
+        except (volumes.MountError, ApiError, TransportError) as error:
+            text = str(error) if isinstance(error, volumes.MountError) else f"MountVolume.SetUp failed: {error}"
+            self.complain("FailedMount", text)
+            # A pod that runs already keeps the files that it has.
+            return all(volume.name in self.mounted for volume in self.pod.spec.volumes)
+        return True
+
+    async def mount_one(self, volume: core.Volume, sources: environment.Sources, group: int | None) -> Path:
+        path = self.directory.volumes / volume.name
+        files = volumes.payload(self.pod, volume, sources, self.tokens.values)
+        if files is not None:
+            volumes.swap(path, files, self.reader(group))
+            return path
+        if volume.host_path is not None:
+            return volumes.host_path(volume.name, volume.host_path)
+        if volume.persistent_volume_claim is not None:
+            return await self.claimed(volume.name, volume.persistent_volume_claim.claim_name)
+        if volume.ephemeral is not None:
+            return await self.claimed(volume.name, f"{self.pod.metadata.name}-{volume.name}")
+        if volume.empty_dir is None and any(
+            getattr(volume, kind) is not None for kind in ("csi", "nfs", "iscsi", "rbd", "cephfs", "image", "fc")
+        ):
+            raise volumes.failed(volume.name, "this node has no driver for such volumes")
+        return volumes.empty_directory(path, group)
+
+    def reader(self, group: int | None) -> tuple[int, int] | None:
+        """Who must be able to read files that come from objects."""
+        if not self.host.isolation.change_user:
+            return None
+        users = {user for run in self.runs if (user := user_of(self.pod, run.spec)[0]) is not None}
+        if len(users) == 1 and group is None:
+            return users.pop(), -1
+        return None if group is None else (-1, group)
+
+    async def claimed(self, volume: str, claim: str) -> Path:
+        """The directory of a bound claim whose volume is one of this machine.  Raises MountError."""
+        client: Any = self.host.client
+        try:
+            found = await client.get(core.PERSISTENT_VOLUME_CLAIM.untyped, claim, self.pod.metadata.namespace)
+            name = found.get("spec", {}).get("volumeName")
+            if not name or found.get("status", {}).get("phase") != "Bound":
+                raise volumes.failed(volume, f'persistentvolumeclaim "{claim}" is not bound')
+            spec = (await client.get(core.PERSISTENT_VOLUME.untyped, name)).get("spec", {})
+        except NotFound as error:
+            raise volumes.failed(volume, str(error)) from error
+        path = (spec.get("hostPath") or spec.get("local") or {}).get("path")
+        if not path:
+            raise volumes.failed(volume, f'persistentvolume "{name}" is neither hostPath nor local')
+        kind = (spec.get("hostPath") or {}).get("type", "DirectoryOrCreate")
+        return volumes.host_path(volume, core.HostPathVolumeSource(path=path, type=kind or "DirectoryOrCreate"))
+
+    # --- containers -------------------------------------------------------------------------------------------------------
+
+    def note_ends(self) -> None:
+        for run in self.runs:
+            end = run.note_end(self.pod, self.host)
+            if end is None or not statuses.restarts(run.policy(self.pod.spec.restart_policy), end.code):
+                continue
+            delay = run.start_at - time.time()
+            if delay > 0 and self.stop_began is None:
+                meta = self.pod.metadata
+                where = f"container={run.spec.name} pod={meta.name}_{meta.namespace}({self.uid})"
+                seconds = containers.back_off(run.failures)
+                run.view.waiting = ("CrashLoopBackOff", f"back-off {go_seconds(seconds)} restarting failed {where}")
+                self.event("Warning", "BackOff", f"Back-off restarting failed container {run.spec.name} in pod "
+                           f"{meta.name}_{meta.namespace}({self.uid})", run.spec.name)  # fmt: skip
+
+    async def advance(self) -> float:
+        """Starts what is to run now; gives the seconds until there may be more to start."""
+        if not any(run.running or run.view.ended or run.view.last for run in self.mains):
+            for run in self.inits:
+                wait = await self.ensure(run)
+                if not run.complete:
+                    return wait
+            for run in self.mains:
+                if run.view.waiting == ("PodInitializing", ""):
+                    run.view.waiting = ("ContainerCreating", "")
+        else:
+            for run in self.inits:
+                if run.sidecar:
+                    await self.ensure(run)
+        waits = [await self.ensure(run) for run in self.mains]
+        return min(waits)
+
+    async def ensure(self, run: Run) -> float:
+        """Starts a container if it should run and does not; gives the seconds until it should be looked at again."""
+        if run.running:
+            return LONGEST_BACK_OFF
+        if run.view.ended is not None and run.noted:
+            if not statuses.restarts(run.policy(self.pod.spec.restart_policy), run.view.ended.code):
+                return LONGEST_BACK_OFF
+            if self.final:
+                return LONGEST_BACK_OFF
+        left = run.start_at - time.time()
+        if left > 0:
+            return left
+        return await self.begin(run)
+
+    async def begin(self, run: Run) -> float:
+        """Starts the next instance of a container."""
+        attempt = run.attempt + 1 if run.view.ended is not None else run.attempt
+        slot = self.directory.slot(run.spec.name, attempt)
+        try:
+            launch = self.launch(run, attempt)
+        except ImageError as error:
+            return self.cannot_pull(run, error)
+        except environment.ConfigError as error:
+            run.view.waiting = ("CreateContainerConfigError", str(error))
+            self.complain("Failed", f"Error: {error}", run.spec.name)
+            return RETRY
+        except (volumes.MountError, OSError) as error:
+            run.view.waiting = ("CreateContainerError", str(error))
+            self.complain("Failed", f"Error: {error}", run.spec.name)
+            return RETRY
+        run.pull_failures = 0
+        try:
+            instance = await self.host.runtime.start(slot, launch, self._on_end)
+        except CannotStart as error:
+            run.view.waiting = ("RunContainerError", str(error))
+            self.complain("Failed", f"Error: {error}", run.spec.name)
+            return RETRY
+        run.attempt = attempt
+        run.view.image_id = containers.image_id(run.spec.image)
+        run.begin(instance, self.uid)
+        self.host.clock.follow(slot)
+        self.directory.forget_before(run.spec.name, attempt - 1)
+        self.event("Normal", "Pulled", f'Container image "{run.spec.image}" already present on machine', run.spec.name)
+        self.event("Normal", "Created", "Container created", run.spec.name)
+        if instance.exit is not None and instance.exit.reason == "StartError":
+            self.event("Warning", "Failed", f"Error: {instance.exit.message}", run.spec.name)
+        else:
+            self.event("Normal", "Started", "Container started", run.spec.name)
+        if instance.exit is None:
+            await self.after_start(run)
+        return 0.0 if instance.exit is not None else LONGEST_BACK_OFF
+
+    def cannot_pull(self, run: Run, error: ImageError) -> float:
+        run.pull_failures += 1
+        delay = min(LONGEST_BACK_OFF, containers.FIRST_BACK_OFF * 2.0 ** (run.pull_failures - 1))
+        run.start_at = time.time() + delay
+        if error.reason != "ErrImagePull":
+            run.view.waiting = (error.reason, error.message)
+        elif run.pull_failures == 1:
+            run.view.waiting = ("ErrImagePull", error.message)
+            run.start_at = time.time() + 1.0
+        else:
+            run.view.waiting = ("ImagePullBackOff", f'Back-off pulling image "{run.spec.image}": ErrImagePull: {error.message}')
+        self.complain("Failed", f'Failed to pull image "{run.spec.image}": {error.message}', run.spec.name)
+        return run.start_at - time.time()
+
+    def launch(self, run: Run, attempt: int) -> Launch:
+        """What to start.  Raises ImageError, ConfigError, MountError."""
+        spec, pod, host = run.spec, self.pod, self.host
+        image = host.image_environment()
+        if not spec.command:
+            image["HEKLA_POD_IP"] = self.view.pod_ip if host.isolation.private_addresses else ""
+        built = environment.build(pod, spec, self.sources(), image)
+        if built.skipped:
+            names = ", ".join(built.skipped)
+            self.complain("InvalidEnvironmentVariableNames", f"Keys [{names}] were skipped: they are no names of variables", spec.name)
+        known = built.variables
+        command = [environment.expand(word, known) for word in spec.command]
+        args = [environment.expand(word, known) for word in spec.args]
+        port = spec.ports[0].container_port if spec.ports else None
+        argv = host.images.argv(spec.image, command, args, port)
+        user, group, groups = user_of(pod, spec)
+        security = spec.security_context or core.SecurityContext()
+        whole = pod.spec.security_context or core.PodSecurityContext()
+        if security.run_as_non_root or (security.run_as_non_root is None and whole.run_as_non_root):
+            if (user if user is not None and host.isolation.change_user else os.geteuid()) == 0:
+                raise environment.ConfigError("container has runAsNonRoot and image will run as root")
+        slot = self.directory.slot(spec.name, attempt)
+        slot.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        scratch = self.directory.scratch / spec.name
+        scratch.mkdir(exist_ok=True)
+        os.chmod(scratch, 0o777)
+        mounts = volumes.mounts(spec, self.mounted, known)
+        message = spec.termination_message_path or "/dev/termination-log"
+        mounts.append((str(containers.message_file(slot)), message, False))
+        cwd = environment.expand(spec.working_dir, known)
+        if host.isolation.mounts:
+            if not pod.spec.host_network or not any(target == "/etc/hosts" for _, target, _ in mounts):
+                mounts.append((str(self.directory.hosts), "/etc/hosts", False))
+            if cwd and not os.path.isdir(cwd) and not any((cwd + "/").startswith(t.rstrip("/") + "/") for _, t, _ in mounts):
+                mounts.append((str(scratch), cwd, False))
+        else:
+            paths = isolation.Paths(mounts)
+            argv = [argv[0] if argv[0] in ("sh", "true") else paths.rewrite(argv[0]), *paths.rewrite_all(argv[1:])]
+            known = isolation.hints(known, self.directory.hosts, paths)
+            cwd = paths.rewrite(cwd) if cwd else cwd
+            mounts = []
+            if cwd and not os.path.isdir(cwd):
+                cwd = str(scratch)
+        cgroup = cgroups.make(host.pods_cgroup, self.uid, spec, attempt) if host.pods_cgroup else ""
+        return Launch(
+            argv=argv, env=known, cwd=cwd or str(scratch), mounts=mounts, hostname=hostname_of(pod), cgroup=cgroup,
+            user=user if host.isolation.change_user else None, group=group if host.isolation.change_user else None,
+            groups=groups if host.isolation.change_user else [], namespaces=list(host.isolation.namespaces),
+        )  # fmt: skip
+
+    # --- probes and hooks -------------------------------------------------------------------------------------------------
+
+    def target(self, run: Run) -> probes.Target:
+        assert run.instance is not None
+        ports = {port.name: port.container_port for port in run.spec.ports if port.name}
+        return probes.Target(run.instance, self.view.pod_ip, ports)
+
+    async def after_start(self, run: Run) -> None:
+        """The postStart hook, which holds up the next container, then the probes."""
+        hook = run.spec.lifecycle.post_start if run.spec.lifecycle else None
+        if hook is not None:
+            outcome = await probes.ask(hook, self.target(run), SHORTEST_GRACE * 60)
+            if not outcome.good:
+                self.event("Warning", "FailedPostStartHook", f"PostStartHook failed: {outcome.text}", run.spec.name)
+                await self.stop_one(run, lambda: time.time() + self.grace(), "FailedPostStartHook")
+                return
+        self.probe(run)
+
+    def probe(self, run: Run) -> None:
+        spec = run.spec
+        if spec.startup_probe is None and spec.liveness_probe is None and spec.readiness_probe is None:
+            return
+
+        def on_result(kind: str, good: bool, text: str) -> None:
+            if kind == "startup" and good:
+                run.view.started = True
+                run.view.ready = spec.readiness_probe is None
+            elif kind == "readiness":
+                run.view.ready = good
+            elif not good:
+                self.event("Normal", "Killing", f"Container {spec.name} failed {kind} probe, will be restarted", spec.name)
+                run.killing = asyncio.create_task(self.stop_one(run, lambda: time.time() + self.grace(), ""))
+            self.wake()
+
+        def on_failure(kind: str, text: str) -> None:
+            self.event("Warning", "Unhealthy", f"{kind.capitalize()} probe failed: {text.strip()}", spec.name)
+
+        run.prober = probes.Prober(spec, self.target(run), on_result, on_failure)
+        run.prober.start()
+
+    # --- stopping ---------------------------------------------------------------------------------------------------------
+
+    def grace(self) -> float:
+        """Seconds that containers get from now on."""
+        meta = self.pod.metadata
+        seconds = meta.deletion_grace_period_seconds if meta.deletion_timestamp else self.pod.spec.termination_grace_period_seconds
+        if self.deleted and not meta.deletion_timestamp:
+            seconds = 0
+        return max(SHORTEST_GRACE, 30.0 if seconds is None else float(seconds))
+
+    def kill_at(self) -> float:
+        """When patience ends, in seconds since the epoch; a second deletion may have brought it nearer."""
+        assert self.stop_began is not None
+        return self.stop_began + self.grace()
+
+    async def stop(self) -> None:
+        """Ends every container: the main ones at once, then the sidecars in reverse."""
+        if self.stop_began is None:
+            self.stop_began = time.time()
+        await asyncio.gather(*(self.stop_one(run, self.kill_at) for run in [*self.mains, *self.inits] if not run.sidecar))
+        for run in reversed(self.inits):
+            await self.stop_one(run, lambda: max(self.kill_at(), time.time() + SHORTEST_GRACE))
+        self.note_ends()
+
+    async def stop_one(self, run: Run, deadline: Callable[[], float], why: str | None = None) -> None:
+        """preStop, SIGTERM, patience, SIGKILL."""
+        if not run.running or run.instance is None or run.instance.exit is not None:
+            return
+        until = deadline() if why is not None else None
+
+        def left() -> float:
+            return (deadline() if until is None else until) - time.time()
+
+        if run.prober is not None:
+            run.prober.stop()
+        if why is None:
+            self.event("Normal", "Killing", f"Stopping container {run.spec.name}", run.spec.name)
+        hook = run.spec.lifecycle.pre_stop if run.spec.lifecycle else None
+        if hook is not None and why != "FailedPostStartHook":
+            outcome = await probes.ask(hook, self.target(run), max(0.1, left()))
+            if not outcome.good:
+                self.event("Warning", "FailedPreStopHook", f"PreStopHook failed: {outcome.text}", run.spec.name)
+        number = signal.SIGTERM
+        if run.spec.lifecycle is not None and run.spec.lifecycle.stop_signal:
+            with contextlib.suppress(AttributeError):
+                number = getattr(signal, run.spec.lifecycle.stop_signal)
+        await self.host.runtime.signal(run.instance, number)
+        least = time.time() + SHORTEST_GRACE if hook is not None else 0.0
+        while not run.ended.is_set() and (wait := max(left(), least - time.time())) > 0:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(run.ended.wait(), min(wait, 0.25))
+        if not run.ended.is_set():
+            await self.host.runtime.kill(run.instance)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(run.ended.wait(), SHORTEST_GRACE)
+
+    async def fail(self, reason: str, message: str) -> None:
+        """Ends the pod as a whole."""
+        self.view.verdict = (reason, message)
+        self.event("Warning", reason, message)
+        await self.stop()
+        self.settle()
+
+    async def conclude(self) -> None:
+        """Ends the pod when its containers have."""
+        if self.final or statuses.phase(self.view, self.pod.spec.restart_policy) not in FINAL:
+            return
+        if any(run.running for run in self.runs):
+            await self.stop()  # sidecars
+        self.settle()
+
+    def settle(self) -> None:
+        """Reports the last status; the pod holds nothing of the node any more, only its logs."""
+        self.final = True
+        self.report()
+        self.host.unname(self.uid)
+        self.closed(self)
+
+    async def terminate(self) -> None:
+        """The pod is to go: containers first, then the last status, then the object, then the files."""
+        self.view.terminating = True
+        await self.stop()
+        while self.host.runtime.instances and any(run.running for run in self.runs):
+            await asyncio.sleep(0.05)
+            self.note_ends()
+        if not self.deleted:
+            if not self.final or self.pod.status.phase not in FINAL:
+                self.report()
+            await self.host.reporter.flush(self.uid)
+            await self.delete()
+        self.clean()
+
+    async def delete(self) -> None:
+        """Removes the object, if it is still this pod; finalizers may keep it, which is not ours to wait for."""
+        meta = self.pod.metadata
+        while not self.deleted:
+            try:
+                await self.host.client.delete(core.POD, meta.name, meta.namespace, grace=0, uid=self.uid)
+                return
+            except (NotFound, Conflict):
+                return
+            except (ApiError, TransportError) as error:
+                log.info("pod %s: not deleted yet: %s", self.key, error)
+                await asyncio.sleep(0.5)
+
+    def clean(self) -> None:
+        """Nothing of the pod stays on this machine."""
+        for run in self.runs:
+            run.forget_tasks()
+        if self._late is not None:
+            self._late.cancel()
+        self.host.unname(self.uid)
+        self.host.addresses.give_back(self.uid)
+        if self.host.pods_cgroup is not None:
+            cgroups.remove(self.host.pods_cgroup, self.uid)
+        self.directory.remove()
+        self.final = True
+        self.closed(self)
+
+    # --- reporting --------------------------------------------------------------------------------------------------------
+
+    def report(self) -> None:
+        """Sends the status if it says anything new."""
+        if self.deleted:
+            return
+        old = {c.type: c for c in self.pod.status.conditions} | self.conditions
+        status = statuses.status(self.pod, self.view, list(old.values()), time.time())
+        if status == self.reported:
+            return
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+        if status["phase"] == PENDING and not any(run.view.ended or run.running for run in self.runs) and not self._told:
+            self._late = asyncio.get_running_loop().call_later(QUIET, self.send, status)
+            return
+        self.send(status)
+
+    def send(self, status: dict[str, Any]) -> None:
+        self._late = None
+        self.reported = status
+        before = {c.type: c for c in self.pod.status.conditions} | self.conditions
+        patched = [statuses.replacing(condition, before.get(condition["type"])) for condition in status.get("conditions", ())]
+        for condition in status.get("conditions", ()):
+            self.conditions[condition["type"]] = core.PodCondition(
+                type=condition["type"], status=condition["status"], last_transition_time=condition["lastTransitionTime"],
+                reason=condition.get("reason", ""), message=condition.get("message", ""),
+            )  # fmt: skip
+        meta = self.pod.metadata
+        self.host.reporter.put(self.uid, meta.namespace, meta.name, {**status, "conditions": patched} if patched else status)
+
+
+def user_of(pod: core.Pod, spec: core.Container) -> tuple[int | None, int | None, list[int]]:
+    """(user, group, further groups) that a container asks for."""
+    whole = pod.spec.security_context or core.PodSecurityContext()
+    own = spec.security_context or core.SecurityContext()
+    user = own.run_as_user if own.run_as_user is not None else whole.run_as_user
+    group = own.run_as_group if own.run_as_group is not None else whole.run_as_group
+    groups = [*whole.supplemental_groups, *([whole.fs_group] if whole.fs_group is not None else [])]
+    if user is not None and group is None:
+        group = 0
+    return user, group, groups
+
+
+def go_seconds(seconds: float) -> str:
+    """A duration as Go writes it: 10s, 1m20s."""
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes}m{rest}s" if minutes else f"{rest}s"
+
+
+def parse_time(text: str) -> float:
+    """Seconds since the epoch of an RFC 3339 time; 0 when there is none."""
+    from datetime import datetime
+
+    return datetime.fromisoformat(text).timestamp() if text else 0.0
