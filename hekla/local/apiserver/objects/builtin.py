@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hekla.local.apiserver.kind import ALL_VERBS, Kind, Strategy, Subresource
-from hekla.local.apiserver.objects import decode, names
+from hekla.local.apiserver.objects import decode, events, fields, names, strategies
 from hekla.local.apiserver.objects import scale as scaling
 
 _READ_WRITE = ("get", "patch", "update")
@@ -226,15 +226,26 @@ def _entry(group: str, version: str, row: _Row) -> Kind:
         verbs=row.verbs,
         subresources=row.subresources,
         selectable=dict(_selectable(name) for name in row.selectable.split()),
-        strategy=_strategy(row),
+        strategy=_strategy(group, row),
         decode=decode.reader(group, version, row.kind, row.also),
+        merge_keys=fields.root(group, version, row.kind),
         storage=row.storage,
+        present=events.present if row.storage == ("", "events") else None,
+        keep=events.keep if row.storage == ("", "events") else None,
         scale=scaling.WORKLOAD if "scale" in row.subresources else None,
     )
 
 
-def _strategy(row: _Row) -> Strategy:
+def _strategy(group: str, row: _Row) -> Strategy:
+    key, has_status = (group, row.kind), "status" in row.subresources
     return Strategy(
+        default=strategies.default(key),
+        prepare_create=strategies.prepare_create(key, has_status),
+        validate_create=strategies.validate_create(key),
+        prepare_update=strategies.prepare_update(key, has_status),
+        validate_update=strategies.validate_update(key),
+        prepare_status=strategies.only_status,
+        validate_status=strategies.validate_status(key),
         generation="g" in row.flags,
         unconditional_update="v" not in row.flags,
         create_on_update="u" in row.flags,

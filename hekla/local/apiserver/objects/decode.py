@@ -1,13 +1,14 @@
 """From a request body to the tree of a built-in kind: three encodings in, one checked and normalised tree out.
 
-The way of a correct JSON body is all in C: msgspec checks it against the kind's shape and drops what Kubernetes drops.  Anything
-else (a wrong type, an unknown field, a key that stands twice) is read again by `typecheck`, which finds the words.
+The way of a correct JSON body is all in C: msgspec checks it against the kind's shape and drops what Kubernetes drops.
+Anything else (a wrong type, an unknown field, a key that stands twice) is read again by `typecheck`, which finds the words.
 Reference: local-cluster 1.4, 1.5, 2.9.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -39,6 +40,16 @@ def reader(group: str, version: str, kind: str, also: Sequence[str] = (), any_ve
     """What decodes bodies of a kind.  `also` lists further apiVersions that are read as this one (evictions of v1beta1);
     `any_version` accepts every apiVersion (DeleteOptions come with their target's group)."""
     return _Reader(group, version, kind, tuple(also), any_version).read
+
+
+@cache
+def _options_reader(kind: str) -> Reader:
+    return reader("meta.k8s.io", "v1", kind, any_version=True)
+
+
+def options(body: bytes, media_type: str, kind: str) -> Json:
+    """The tree of a DeleteOptions (or the like) body, whose apiVersion may be that of any group; {} for no body at all."""
+    return _options_reader(kind)(body, media_type, "Ignore").tree if body else {}
 
 
 class _Reader:

@@ -212,7 +212,7 @@ class _Builder:
                         parent.setdefault(name, inherited)
             return
         if key in parent:
-            line = event.start_mark.line + 1
+            line = event.start_mark.line + 1 if event.start_mark else 0
             self.duplicates.append(f"line {line}: key {json.dumps(key, ensure_ascii=False)} already set in map")
         parent[key] = value
 

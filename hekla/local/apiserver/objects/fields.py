@@ -5,10 +5,11 @@ one a group and version, so a kind is described once.  A line there is one messa
 
     Message: <number> <json name> <type>; <number> <json name> <type>; ...
 
-Types are `string`, `bytes`, `bool`, `int32`, `int64`, `double`, or a message of the same file, of core.v1, of meta.v1, or of a
-file that is named (`authentication.v1/UserInfo`).  `[t]` is a list, `{t}` a map from string.  A trailing `?` marks a field whose
-zero is a value and not an absence (a pointer, or a field that is always written).  `=` instead of a name says that the message's
-fields stand in the parent itself.  Files are read when a kind of theirs is first asked for, lines when their message is.
+Types are `string`, `bytes`, `bool`, `int32`, `int64`, `double`, or a message of the same file, of core.v1, of meta.v1, or
+of a file that is named (`authentication.v1/UserInfo`).  `[t]` is a list, `{t}` a map from string.  A trailing `?` marks a
+field whose zero is a value and not an absence (a pointer, or a field that is always written).  `=` instead of a name says
+that the message's fields stand in the parent itself.  Files are read when a kind of theirs is first asked for, lines when
+their message is.
 """
 
 from __future__ import annotations

@@ -36,6 +36,7 @@ _QUALIFIED_RULE = (
     "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
     f"(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{QUALIFIED}')"
 )
+_PREFIX_RULE = " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
 _LABEL_VALUE_RULE = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end "
     "with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
@@ -61,6 +62,8 @@ def dns_subdomain(text: str) -> Reasons:
 
 
 def dns_label(text: str) -> Reasons:
+    if _label(text) is None and _subdomain(text) is not None:
+        return _checked(text, 63, False, "must not contain dots")
     return _checked(text, 63, _label(text) is not None, _LABEL_RULE)
 
 
@@ -82,7 +85,7 @@ def qualified_name(text: str) -> Reasons:
     """`name` or `prefix/name`, as label keys, finalizers and resource names are written."""
     prefix, slash, name = text.rpartition("/")
     if "/" in prefix:
-        return (f"a qualified name {_QUALIFIED_RULE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",)
+        return (f"a qualified name {_QUALIFIED_RULE}{_PREFIX_RULE}",)
     reasons: list[str] = []
     if slash:
         if not prefix:

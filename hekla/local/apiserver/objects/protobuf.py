@@ -40,7 +40,7 @@ class _Entry(NamedTuple):
     name: str
     pointer: bool
     inner: Any
-    """_MESSAGE, _INLINE: a _Table; _SPECIAL: (decode, encode); _LIST, _MAP: the _Entry of an element; _INT_LIST: what makes a value of a varint."""
+    """_MESSAGE, _INLINE: a _Table; _SPECIAL: a _Form; _LIST, _MAP: the _Entry of an element; _INT_LIST: varint -> value."""
 
 
 class _Table:

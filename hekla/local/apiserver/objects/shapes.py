@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from hekla.local.apiserver.objects import fields
+from hekla.local.apiserver.objects.amounts import canonical
 
 _DATE = r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])T([01]\d|2[0-3]):[0-5]\d:[0-5]\d"
 
@@ -89,9 +90,9 @@ def _typed(section: str, field: fields.Field) -> tuple[Any, Any]:
     else:
         kind, default = (shape(section, field.type) if fields.message(section, field.type) else Any), None
     if field.many == "list":
-        return list[kind] | None, msgspec.field(default_factory=list)
+        return list.__class_getitem__(kind) | None, msgspec.field(default_factory=list)
     if field.many == "map":
-        return dict[str, kind] | None, msgspec.field(default_factory=dict)
+        return dict.__class_getitem__((str, kind)) | None, msgspec.field(default_factory=dict)
     return (kind if kind is Any else kind | None), (None if field.pointer else default)
 
 
@@ -117,8 +118,6 @@ def quantities(section: str, name: str) -> Fixer | None:
 
 
 def _fixer(plan: tuple[tuple[str, str, Fixer | None], ...]) -> Fixer:
-    from hekla.local.apiserver.objects.amounts import canonical
-
     def fix(tree: dict[str, Any]) -> None:
         for name, many, inner in plan:
             value = tree.get(name)

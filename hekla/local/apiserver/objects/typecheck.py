@@ -12,10 +12,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hekla.local.apiserver.objects import documents, fields
+from hekla.local.apiserver.objects.amounts import canonical
 from hekla.local.apiserver.objects.documents import Pairs
 from hekla.local.apiserver.objects.errors import BadBody
 from hekla.local.apiserver.objects.shapes import is_object
 
+_BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _INT_LIMITS = {"int32": 2**31, "int64": 2**63}
 _GO = {"bytes": "[]uint8", "double": "float64", "bool": "bool", "string": "string", "int32": "int32", "int64": "int64"}
 _GO_TEXT_TYPES = {
@@ -166,8 +168,8 @@ def _base64(value: Any, owner: str, names: str) -> str:
     try:
         b64decode(text.encode("ascii"), validate=True)
     except ValueError:
-        good = re.match(r"[A-Za-z0-9+/]*", value)
-        raise BadBody(f"illegal base64 data at input byte {good.end() // 4 * 4 if good and good.end() == len(value) else good.end() if good else 0}") from None
+        good = len(value) - len(value.lstrip(_BASE64))
+        raise BadBody(f"illegal base64 data at input byte {good // 4 * 4 if good == len(value) else good}") from None
     return text
 
 
@@ -196,8 +198,6 @@ def _moment(value: Any) -> datetime:
 
 
 def _quantity(value: Any, _path: str, _found: Findings) -> str:
-    from hekla.local.apiserver.objects.amounts import canonical
-
     return canonical(value)
 
 

@@ -1,0 +1,165 @@
+"""Defaults of policy, networking, storage, access and extension kinds (local-cluster 4.1, 5.9, 6.2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hekla.local.apiserver.objects.defaults.workloads import fill
+
+Json = dict[str, Any]
+RBAC = "rbac.authorization.k8s.io"
+
+
+def _priority_class(tree: Json) -> None:
+    tree.setdefault("value", 0)
+    if not tree.get("preemptionPolicy"):
+        tree["preemptionPolicy"] = "PreemptLowerPriority"
+
+
+def _storage_class(tree: Json) -> None:
+    if not tree.get("reclaimPolicy"):
+        tree["reclaimPolicy"] = "Delete"
+    fill(tree, volumeBindingMode="Immediate")
+
+
+def _csi_driver(tree: Json) -> None:
+    spec = tree.setdefault("spec", {})
+    fill(spec, attachRequired=True, podInfoOnMount=False, storageCapacity=False, requiresRepublish=False)
+    fill(spec, fsGroupPolicy="ReadWriteOnceWithFSType", seLinuxMount=False)
+    if not spec.get("volumeLifecycleModes"):
+        spec["volumeLifecycleModes"] = ["Persistent"]
+
+
+def _network_policy(tree: Json) -> None:
+    spec = tree.setdefault("spec", {})
+    spec.setdefault("podSelector", {})
+    if not spec.get("policyTypes"):
+        spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
+    for rule in [*spec.get("ingress", ()), *spec.get("egress", ())]:
+        for port in rule.get("ports", ()):
+            if not port.get("protocol"):
+                port["protocol"] = "TCP"
+
+
+def _endpoint_slice(tree: Json) -> None:
+    for port in tree.get("ports", ()):
+        fill(port, name="")
+        if not port.get("protocol"):
+            port["protocol"] = "TCP"
+
+
+def _role_binding(tree: Json) -> None:
+    reference = tree.setdefault("roleRef", {})
+    if not reference.get("apiGroup"):
+        reference["apiGroup"] = RBAC
+    for subject in tree.get("subjects", ()):
+        if not subject.get("apiGroup") and subject.get("kind") in ("User", "Group"):
+            subject["apiGroup"] = RBAC
+
+
+def _role(tree: Json) -> None:
+    tree.setdefault("rules", None)
+
+
+def _webhooks(tree: Json) -> None:
+    for hook in tree.get("webhooks", ()):
+        fill(hook, failurePolicy="Fail", matchPolicy="Equivalent", namespaceSelector={}, objectSelector={}, timeoutSeconds=10)
+        service = hook.setdefault("clientConfig", {}).get("service")
+        if service is not None:
+            fill(service, port=443)
+        for rule in hook.get("rules", ()):
+            fill(rule, scope="*")
+
+
+def _mutating_webhooks(tree: Json) -> None:
+    _webhooks(tree)
+    for hook in tree.get("webhooks", ()):
+        fill(hook, reinvocationPolicy="Never")
+
+
+def _match_resources(match: Json | None) -> None:
+    if match is None:
+        return
+    fill(match, matchPolicy="Equivalent", namespaceSelector={}, objectSelector={})
+    for rule in [*match.get("resourceRules", ()), *match.get("excludeResourceRules", ())]:
+        fill(rule, scope="*")
+
+
+def _admission_policy(tree: Json) -> None:
+    spec = tree.setdefault("spec", {})
+    fill(spec, failurePolicy="Fail")
+    _match_resources(spec.get("matchConstraints"))
+
+
+def _policy_binding(tree: Json) -> None:
+    spec = tree.setdefault("spec", {})
+    _match_resources(spec.get("matchResources"))
+
+
+def _device_requests(spec: Json) -> None:
+    for request in (spec.get("devices") or {}).get("requests", ()):
+        for asked in ([request["exactly"]] if "exactly" in request else []) + list(request.get("firstAvailable", ())):
+            if not asked.get("allocationMode"):
+                asked["allocationMode"] = "ExactCount"
+            if asked["allocationMode"] == "ExactCount" and not asked.get("count"):
+                asked["count"] = 1
+            for toleration in asked.get("tolerations", ()):
+                fill(toleration, operator="Equal")
+
+
+def _resource_claim(tree: Json) -> None:
+    _device_requests(tree.setdefault("spec", {}))
+
+
+def _resource_claim_template(tree: Json) -> None:
+    _device_requests(tree.setdefault("spec", {}).setdefault("spec", {}))
+
+
+def _custom_resource_definition(tree: Json) -> None:
+    spec = tree.setdefault("spec", {})
+    names = spec.setdefault("names", {})
+    kind = names.get("kind")
+    if kind:
+        if not names.get("singular"):
+            names["singular"] = kind.lower()
+        if not names.get("listKind"):
+            names["listKind"] = f"{kind}List"
+    conversion = spec.setdefault("conversion", {})
+    if not conversion.get("strategy"):
+        conversion["strategy"] = "None"
+    service = ((conversion.get("webhook") or {}).get("clientConfig") or {}).get("service")
+    if service is not None:
+        fill(service, port=443)
+
+
+def _horizontal_pod_autoscaler(tree: Json) -> None:
+    fill(tree.setdefault("spec", {}), minReplicas=1)
+
+
+def _certificate_signing_request(tree: Json) -> None:
+    tree.setdefault("spec", {})
+    tree.setdefault("status", {})
+
+
+DEFAULTS = {
+    ("scheduling.k8s.io", "PriorityClass"): _priority_class,
+    ("storage.k8s.io", "StorageClass"): _storage_class,
+    ("storage.k8s.io", "CSIDriver"): _csi_driver,
+    ("networking.k8s.io", "NetworkPolicy"): _network_policy,
+    ("discovery.k8s.io", "EndpointSlice"): _endpoint_slice,
+    (RBAC, "RoleBinding"): _role_binding,
+    (RBAC, "ClusterRoleBinding"): _role_binding,
+    (RBAC, "Role"): _role,
+    (RBAC, "ClusterRole"): _role,
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): _webhooks,
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): _mutating_webhooks,
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"): _admission_policy,
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"): _admission_policy,
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"): _policy_binding,
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"): _policy_binding,
+    ("resource.k8s.io", "ResourceClaim"): _resource_claim,
+    ("resource.k8s.io", "ResourceClaimTemplate"): _resource_claim_template,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): _custom_resource_definition,
+    ("autoscaling", "HorizontalPodAutoscaler"): _horizontal_pod_autoscaler,
+    ("certificates.k8s.io", "CertificateSigningRequest"): _certificate_signing_request,
+}

@@ -1,0 +1,226 @@
+"""Defaults of pods and of the pod templates inside workloads (local-cluster 5.1).
+
+The hottest code of a create after decoding: plain dictionary work, no tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+from hekla.local.apiserver.objects.amounts import amount
+
+Json = dict[str, Any]
+
+_SOURCES_WITH_MODE = ("configMap", "secret", "downwardAPI", "projected")
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+
+
+def pod(tree: Json) -> None:
+    spec = tree.get("spec")
+    if spec is None:
+        spec = tree["spec"] = {}
+    pod_spec(spec)
+    if "enableServiceLinks" not in spec:
+        spec["enableServiceLinks"] = True
+    host_network = spec.get("hostNetwork")
+    for name in ("containers", "initContainers"):
+        for container in spec.get(name, ()):
+            resources = container["resources"]
+            limits = resources.get("limits")
+            if limits:
+                _requests_from_limits(resources, limits)
+            if host_network:
+                for port in container.get("ports", ()):
+                    if not port.get("hostPort") and port.get("containerPort"):
+                        port["hostPort"] = port["containerPort"]
+
+
+def template(tree: Json) -> None:
+    """A PodTemplateSpec: what is filled in inside every workload."""
+    if "metadata" not in tree:
+        tree["metadata"] = {}
+    spec = tree.get("spec")
+    if spec is None:
+        spec = tree["spec"] = {}
+    pod_spec(spec)
+
+
+def pod_spec(spec: Json) -> None:
+    if not spec.get("restartPolicy"):
+        spec["restartPolicy"] = "Always"
+    if not spec.get("dnsPolicy"):
+        spec["dnsPolicy"] = "ClusterFirst"
+    if not spec.get("schedulerName"):
+        spec["schedulerName"] = "default-scheduler"
+    if "securityContext" not in spec:
+        spec["securityContext"] = {}
+    grace = spec.get("terminationGracePeriodSeconds")
+    if grace is None:
+        spec["terminationGracePeriodSeconds"] = 30
+    elif grace < 0:
+        spec["terminationGracePeriodSeconds"] = 1
+    if spec.get("serviceAccount") and not spec.get("serviceAccountName"):
+        spec["serviceAccountName"] = spec["serviceAccount"]
+    elif spec.get("serviceAccountName"):
+        spec["serviceAccount"] = spec["serviceAccountName"]
+    for name in ("containers", "initContainers", "ephemeralContainers"):
+        containers = spec.get(name)
+        if containers:
+            for container in containers:
+                _container(container)
+    volumes = spec.get("volumes")
+    if volumes:
+        for volume in volumes:
+            _volume(volume)
+
+
+def _container(container: Json) -> None:
+    if not container.get("imagePullPolicy"):
+        container["imagePullPolicy"] = pull_policy(container.get("image") or "")
+    if not container.get("terminationMessagePath"):
+        container["terminationMessagePath"] = "/dev/termination-log"
+    if not container.get("terminationMessagePolicy"):
+        container["terminationMessagePolicy"] = "File"
+    if "resources" not in container:
+        container["resources"] = {}
+    for port in container.get("ports", ()):
+        if not port.get("protocol"):
+            port["protocol"] = "TCP"
+    for variable in container.get("env", ()):
+        source = variable.get("valueFrom")
+        if source:
+            _references((source,))
+    for name in _PROBES:
+        probe = container.get(name)
+        if probe is not None:
+            _probe(probe)
+    lifecycle = container.get("lifecycle")
+    if lifecycle:
+        for name in ("postStart", "preStop"):
+            if name in lifecycle:
+                _handler(lifecycle[name])
+
+
+@lru_cache(maxsize=4096)
+def pull_policy(image: str) -> str:
+    """Always for images that may change under their name: tag `latest`, or none and no digest."""
+    if "@" in image or not image:
+        return "IfNotPresent"
+    tag = image.rpartition("/")[2].partition(":")[2]
+    return "Always" if tag in ("", "latest") else "IfNotPresent"
+
+
+def _probe(probe: Json) -> None:
+    for name, value in (("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)):
+        if not probe.get(name):
+            probe[name] = value
+    _handler(probe)
+
+
+def _handler(handler: Json) -> None:
+    request = handler.get("httpGet")
+    if request is not None:
+        if not request.get("path"):
+            request["path"] = "/"
+        if not request.get("scheme"):
+            request["scheme"] = "HTTP"
+    call = handler.get("grpc")
+    if call is not None and "service" not in call:
+        call["service"] = ""
+
+
+def _volume(volume: Json) -> None:
+    if len(volume) < 2:
+        volume["emptyDir"] = {}
+        return
+    for name in _SOURCES_WITH_MODE:
+        source = volume.get(name)
+        if source is not None:
+            if "defaultMode" not in source:
+                source["defaultMode"] = 420
+            _references(source.get("items", ()))
+            for projection in source.get("sources", ()):
+                _projection(projection)
+    path = volume.get("hostPath")
+    if path is not None and "type" not in path:
+        path["type"] = ""
+    claim = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
+    if claim is not None:
+        claim.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
+
+
+def _projection(projection: Json) -> None:
+    token = projection.get("serviceAccountToken")
+    if token is not None and not token.get("expirationSeconds"):
+        token["expirationSeconds"] = 3600
+    downward = projection.get("downwardAPI")
+    if downward is not None:
+        _references(downward.get("items", ()))
+
+
+def _references(items: Iterable[Json]) -> None:
+    for item in items:
+        reference = item.get("fieldRef")
+        if reference is not None and not reference.get("apiVersion"):
+            reference["apiVersion"] = "v1"
+        resource = item.get("resourceFieldRef")
+        if resource is not None and "divisor" not in resource:
+            resource["divisor"] = "0"
+
+
+def _requests_from_limits(resources: Json, limits: Json) -> None:
+    requests = resources.get("requests")
+    if requests is None:
+        resources["requests"] = dict(limits)
+        return
+    for name, value in limits.items():
+        if name not in requests:
+            requests[name] = value
+
+
+# --- the status of a new pod ---------------------------------------------------------------------------------------------
+
+
+def first_status(spec: Json) -> Json:
+    """The status that a new pod begins with, whatever its client sent."""
+    status: Json = {"phase": "Pending", "qosClass": qos_class(spec)}
+    if spec.get("schedulingGates"):
+        status["conditions"] = [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "lastProbeTime": None,
+                "lastTransitionTime": None,
+                "reason": "SchedulingGated",
+                "message": "Scheduling is blocked due to non-empty scheduling gates",
+            }
+        ]
+    return status
+
+
+def qos_class(spec: Json) -> str:
+    """Guaranteed when every container's limits of cpu and memory are its requests, BestEffort when nothing is asked for."""
+    asked = False
+    guaranteed = True
+    for name in ("containers", "initContainers"):
+        for container in spec.get(name, ()):
+            resources = container.get("resources")
+            if not resources:
+                guaranteed = False
+                continue
+            requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+            for resource in ("cpu", "memory"):
+                request, limit = requests.get(resource), limits.get(resource)
+                if _some(request) or _some(limit):
+                    asked = True
+                if not _some(limit) or (request != limit and (request is None or amount(request) != amount(limit))):
+                    guaranteed = False
+    if not asked:
+        return "BestEffort"
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def _some(value: Any) -> bool:
+    return value is not None and value not in ("0", 0)

@@ -1,0 +1,233 @@
+"""Strategic merge patch: a merge that knows which lists are really maps.
+
+What is special about a list is said once, in `RULES`, by message and field; everything else about a kind's shape comes from the
+field tables.  Reference: local-cluster 2.6.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+from hekla.local.apiserver.objects import fields
+from hekla.local.apiserver.objects.errors import BadBody, shown
+
+Json = dict[str, Any]
+UNION = "(union)"
+
+DIRECTIVE = "$patch"
+RETAIN = "$retainKeys"
+ORDER = "$setElementOrder/"
+DELETE_SCALARS = "$deleteFromPrimitiveList/"
+
+_CONDITIONS = (
+    "DaemonSetStatus DeploymentStatus JobStatus NamespaceStatus NodeStatus PersistentVolumeClaimStatus PodDisruptionBudgetStatus "
+    "PodStatus ReplicaSetStatus ReplicationControllerStatus ServiceStatus StatefulSetStatus APIServiceStatus "
+    "FlowSchemaStatus PriorityLevelConfigurationStatus ServiceCIDRStatus"
+)
+_CONTAINER = {"env": "name", "ports": "containerPort", "volumeMounts": "mountPath", "volumeDevices": "devicePath"}
+
+RULES: dict[str, dict[str, str]] = {
+    "ObjectMeta": {"ownerReferences": "uid", "finalizers": UNION},
+    "PodSpec": {
+        "containers": "name", "initContainers": "name", "ephemeralContainers": "name", "imagePullSecrets": "name",
+        "schedulingGates": "name", "volumes": "name", "resourceClaims": "name", "hostAliases": "ip",
+        "topologySpreadConstraints": "topologyKey",
+    },
+    "Container": _CONTAINER,
+    "EphemeralContainerCommon": _CONTAINER,
+    "ContainerStatus": {"volumeMounts": "mountPath"},
+    "NodeSpec": {"podCIDRs": UNION},
+    "ServiceSpec": {"ports": "port"},
+    "ServiceAccount": {"secrets": "name"},
+    "CSINodeSpec": {"drivers": "name"},
+    "ResourceClaimStatus": {"reservedFor": "uid"},
+    "MutatingWebhookConfiguration": {"webhooks": "name"},
+    "ValidatingWebhookConfiguration": {"webhooks": "name"},
+    **{message: {"conditions": "type"} for message in _CONDITIONS.split()},
+}  # fmt: skip
+"""Message -> list field -> merge key, or UNION for lists of scalars that are sets.  All other lists are replaced whole."""
+
+RULES["PodStatus"] |= {"podIPs": "ip", "hostIPs": "ip", "resourceClaimStatuses": "name"}
+RULES["NodeStatus"] |= {"addresses": "type"}
+
+
+class _Child(NamedTuple):
+    key: str
+    """Merge key, UNION, or empty: replaced whole."""
+    message: fields.Message | None
+    """The fields below; None for scalars, maps of scalars and free-form trees."""
+    is_map: bool
+
+
+@cache
+def _children(section: str, name: str) -> dict[str, _Child]:
+    described = fields.message(section, name)
+    if described is None:
+        return {}
+    return {
+        field.name: _Child(
+            RULES.get(owner.name, {}).get(field.name, "") if field.many == "list" else "",
+            fields.message(owner.section, field.type),
+            field.many == "map",
+        )
+        for field, owner in fields.flat(described)
+    }
+
+
+def apply_strategic(tree: Json, patch: Any, described: fields.Message) -> Json:
+    """The patched tree, sharing nothing with the patch.  `described` is what Kind.merge_keys holds.  Raises BadBody."""
+    if not isinstance(patch, dict):
+        raise BadBody("error decoding patch: a strategic merge patch is a JSON object")
+    try:
+        return _object(tree, patch, described)
+    except RecursionError:
+        raise BadBody("error decoding patch: nested too deeply") from None
+
+
+def _object(tree: Json, patch: Json, described: fields.Message | None) -> Json:
+    directive = patch.get(DIRECTIVE)
+    if directive == "replace":
+        return {key: _value(None, value, None) for key, value in patch.items() if key != DIRECTIVE and value is not None}
+    if directive == "delete":
+        return {}
+    if directive not in (None, "merge"):
+        raise BadBody(f"error decoding patch: unknown $patch directive {shown(directive)}")
+    children = _children(described.section, described.name) if described is not None else {}
+    result = dict(tree)
+    _retain(result, patch)
+    for key, value in patch.items():
+        if key.startswith(DELETE_SCALARS):
+            _delete_scalars(result, key[len(DELETE_SCALARS) :], value)
+    for key, value in patch.items():
+        if key[:1] == "$" and (key in (DIRECTIVE, RETAIN) or key.startswith((ORDER, DELETE_SCALARS))):
+            continue
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = _value(result.get(key), value, children.get(key))
+    for key, value in patch.items():
+        if key.startswith(ORDER):
+            _order(result, key[len(ORDER) :], value, tree, children)
+    return result
+
+
+def _value(old: Any, new: Any, child: _Child | None) -> Any:
+    if isinstance(new, dict):
+        below = child.message if child is not None and not child.is_map else None
+        if child is not None and child.is_map and child.message is not None and isinstance(old, dict):
+            return _map_of_objects(old, new, child.message)
+        return _object(old if isinstance(old, dict) else {}, new, below)
+    if isinstance(new, list):
+        if child is not None and child.key == UNION:
+            return _union(old if isinstance(old, list) else [], new)
+        if child is not None and child.key:
+            return _list(old if isinstance(old, list) else [], new, child)
+        return [_value(None, item, None) for item in new if not _is_directive(item)]
+    return new
+
+
+def _map_of_objects(old: Json, new: Json, below: fields.Message) -> Json:
+    result = dict(old)
+    for key, value in new.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            before = result.get(key)
+            is_object = isinstance(value, dict)
+            result[key] = _object(before if isinstance(before, dict) else {}, value, below) if is_object else value
+    return result
+
+
+def _is_directive(item: Any) -> bool:
+    return isinstance(item, dict) and DIRECTIVE in item
+
+
+def _union(old: list[Any], new: list[Any]) -> list[Any]:
+    result = list(old)
+    for item in new:
+        if item not in result:
+            result.append(item)
+    return result
+
+
+def _list(old: list[Any], patch: list[Any], child: _Child) -> list[Any]:
+    """Merges a list whose elements are known by a key."""
+    key = child.key
+    result = [item for item in old if isinstance(item, dict)]
+    if any(isinstance(item, dict) and item.get(DIRECTIVE) == "replace" for item in patch):
+        kept = [item for item in patch if not _is_directive(item) or len(item) > 1]
+        return [_element({}, {k: v for k, v in item.items() if k != DIRECTIVE}, child) for item in kept if isinstance(item, dict)]
+    for item in patch:
+        if not isinstance(item, dict):
+            raise BadBody(f"error decoding patch: cannot merge {shown(item)}: elements of this list are objects with {key}")
+        if key not in item:
+            raise BadBody(f"map: {shown(item)} does not contain declared merge key: {key}", code=422, reason="Invalid")
+        if item.get(DIRECTIVE) == "delete":
+            result = [other for other in result if other.get(key) != item[key]]
+            continue
+        for position, other in enumerate(result):
+            if other.get(key) == item[key]:
+                result[position] = _element(other, item, child)
+                break
+        else:
+            result.append(_element({}, item, child))
+    return result
+
+
+def _element(old: Json, patch: Json, child: _Child) -> Json:
+    return _object(old, patch, child.message)
+
+
+def _retain(result: Json, patch: Json) -> None:
+    kept = patch.get(RETAIN)
+    if kept is None:
+        return
+    if not isinstance(kept, list):
+        raise BadBody("error decoding patch: $retainKeys is a list of keys")
+    for key in patch:
+        if not key.startswith("$") and key not in kept and patch[key] is not None:
+            raise BadBody(f"error decoding patch: {shown(key)} is set but is not in the $retainKeys list {shown(kept)}")
+    for key in [key for key in result if key not in kept]:
+        del result[key]
+
+
+def _delete_scalars(result: Json, name: str, values: Any) -> None:
+    if not isinstance(values, list):
+        raise BadBody(f"error decoding patch: {DELETE_SCALARS}{name} is a list")
+    if isinstance(result.get(name), list):
+        result[name] = [item for item in result[name] if item not in values]
+
+
+def _order(result: Json, name: str, wanted: Any, before: Json, children: dict[str, _Child]) -> None:
+    """Puts a merged list in the patch's order; elements that the patch does not know keep their place among the others."""
+    merged = result.get(name)
+    if not isinstance(wanted, list):
+        raise BadBody(f"error decoding patch: {ORDER}{name} is a list")
+    if not isinstance(merged, list):
+        return
+    child = children.get(name)
+    key = child.key if child is not None and child.key != UNION else ""
+
+    def identity(item: Any) -> Any:
+        return item.get(key) if key and isinstance(item, dict) else item
+
+    order = [identity(item) for item in wanted]
+    server = [identity(item) for item in before.get(name) or []]
+    ours = sorted((item for item in merged if identity(item) in order), key=lambda item: order.index(identity(item)))
+    theirs = [item for item in merged if identity(item) not in order]
+    result[name] = _interleave(ours, theirs, server, identity)
+
+
+def _interleave(ours: list[Any], theirs: list[Any], server: list[Any], identity: Any) -> list[Any]:
+    result = []
+    left, right = 0, 0
+    while left < len(ours) and right < len(theirs):
+        one, other = identity(ours[left]), identity(theirs[right])
+        if one in server and other in server and server.index(other) < server.index(one):
+            result.append(theirs[right])
+            right += 1
+        else:
+            result.append(ours[left])
+            left += 1
+    return result + ours[left:] + theirs[right:]

@@ -1,0 +1,204 @@
+"""The rules of CustomResourceDefinitions: names, versions and structural schemas (local-cluster 4.1)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from hekla.local.apiserver.objects import names
+from hekla.local.apiserver.objects.errors import forbidden, invalid, not_supported, required
+from hekla.local.apiserver.objects.validation.metadata import Errors, immutable, metadata
+
+Json = dict[str, Any]
+
+TYPES = ("array", "boolean", "integer", "number", "object", "string")
+_JUNCTORS = ("allOf", "anyOf", "oneOf")
+_NOT_STRUCTURAL = ("$ref", "definitions", "dependencies", "patternProperties", "additionalItems", "deprecated", "discriminator")
+
+
+def create(tree: Json) -> Errors:
+    found = metadata(tree)
+    spec = tree.get("spec") or {}
+    group, given = spec.get("group") or "", spec.get("names") or {}
+    if not group:
+        found.append(required("spec.group"))
+    elif "." not in group:
+        found.append(invalid("spec.group", group, "should be a domain with at least one dot"))
+    else:
+        found += [invalid("spec.group", group, reason) for reason in names.dns_subdomain(group)]
+    scope = spec.get("scope") or ""
+    if not scope:
+        found.append(required("spec.scope"))
+    elif scope not in ("Cluster", "Namespaced"):
+        found.append(not_supported("spec.scope", scope, ("Cluster", "Namespaced")))
+    _names(given, found)
+    name = (tree.get("metadata") or {}).get("name") or ""
+    if group and given.get("plural") and name != f"{given['plural']}.{group}":
+        found.append(invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
+    if spec.get("preserveUnknownFields"):
+        found.append(invalid("spec.preserveUnknownFields", True, "must be false"))
+    strategy = (spec.get("conversion") or {}).get("strategy", "None")
+    if strategy not in ("None", "Webhook"):
+        found.append(not_supported("spec.conversion.strategy", strategy, ("None", "Webhook")))
+    _versions(spec.get("versions") or (), found)
+    return found
+
+
+def _names(given: Json, found: Errors) -> None:
+    for name in ("plural", "singular", "kind", "listKind"):
+        value = given.get(name) or ""
+        if not value:
+            found.append(required(f"spec.names.{name}"))
+            continue
+        lower = value.lower() if name.endswith(("kind", "Kind")) else value
+        found += [invalid(f"spec.names.{name}", value, reason) for reason in names.dns_1035_label(lower)]
+    for position, short in enumerate(given.get("shortNames") or ()):
+        found += [invalid(f"spec.names.shortNames[{position}]", short, reason) for reason in names.dns_1035_label(short)]
+    if given.get("kind") and given.get("kind") == given.get("listKind"):
+        found.append(invalid("spec.names.listKind", given["listKind"], "kind and listKind may not be the same"))
+
+
+def _versions(versions: Any, found: Errors) -> None:
+    if not versions:
+        found.append(required("spec.versions"))
+        return
+    seen: set[str] = set()
+    storage = 0
+    for position, version in enumerate(versions):
+        path = f"spec.versions[{position}]"
+        name = version.get("name") or ""
+        found += [invalid(f"{path}.name", name, reason) for reason in names.dns_1035_label(name)]
+        if name in seen:
+            found.append(invalid("spec.versions", [v.get("name") for v in versions], "must contain unique version names"))
+        seen.add(name)
+        storage += bool(version.get("storage"))
+        schema = (version.get("schema") or {}).get("openAPIV3Schema")
+        if schema is None:
+            found.append(required(f"{path}.schema.openAPIV3Schema", "schemas are required"))
+        else:
+            structural(schema, f"{path}.schema.openAPIV3Schema", found)
+        for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
+            _column(column, f"{path}.additionalPrinterColumns[{index}]", found)
+        scale = (version.get("subresources") or {}).get("scale")
+        if scale is not None:
+            for field, start in (("specReplicasPath", ".spec."), ("statusReplicasPath", ".status.")):
+                text = scale.get(field) or ""
+                if not text:
+                    found.append(required(f"{path}.subresources.scale.{field}"))
+                elif not text.startswith(start):
+                    why = f"should be a json path under {start[:-1]}"
+                    found.append(invalid(f"{path}.subresources.scale.{field}", text, why))
+    if storage != 1:
+        found.append(
+            invalid("spec.versions", [v.get("name") for v in versions], "must have exactly one version marked as storage version")
+        )
+
+
+def _column(column: Json, path: str, found: Errors) -> None:
+    if not column.get("name"):
+        found.append(required(f"{path}.name"))
+    kinds = ("boolean", "date", "integer", "number", "string")
+    kind = column.get("type") or ""
+    if not kind:
+        found.append(required(f"{path}.type", f"must be one of {','.join(kinds)}"))
+    elif kind not in kinds:
+        found.append(invalid(f"{path}.type", kind, f"must be one of {','.join(kinds)}"))
+    if not column.get("jsonPath"):
+        found.append(required(f"{path}.jsonPath"))
+
+
+def structural(schema: Json, path: str, found: Errors, *, root: bool = True) -> None:
+    """Whether a schema says what Kubernetes needs to prune and default: types everywhere, no references."""
+    kind = schema.get("type") or ""
+    free = schema.get("x-kubernetes-preserve-unknown-fields") or schema.get("x-kubernetes-int-or-string")
+    if root and kind != "object":
+        where = f"{path}.type"
+        found.append(invalid(where, kind, "must be object at the root") if kind else required(where, "must not be empty at the root"))
+    elif not kind and not free:
+        where = "at the root" if root else "for specified object fields"
+        found.append(required(f"{path}.type", f"must not be empty {where}"))
+    elif kind and kind not in TYPES:
+        found.append(not_supported(f"{path}.type", kind, TYPES))
+    for name in _NOT_STRUCTURAL:
+        if schema.get(name):
+            found.append(forbidden(f"{path}.{name}", f"must not be set: {name} is not supported in structural schemas"))
+    if schema.get("uniqueItems"):
+        found.append(forbidden(f"{path}.uniqueItems", "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"))
+    if "pattern" in schema and not compiles(schema["pattern"]):
+        found.append(invalid(f"{path}.pattern", schema["pattern"], "must be a valid regular expression, but isn't"))
+    properties, additional = schema.get("properties"), schema.get("additionalProperties")
+    if properties and additional is not None and additional is not False:
+        found.append(forbidden(f"{path}.additionalProperties", "additionalProperties and properties are mutual exclusive"))
+    for name, inner in (properties or {}).items():
+        if root and name in ("apiVersion", "kind"):
+            continue
+        if root and name == "metadata":
+            _root_metadata(inner, f"{path}.properties[metadata]", found)
+            continue
+        structural(inner, f"{path}.properties[{name}]", found, root=False)
+    if isinstance(additional, dict):
+        structural(additional, f"{path}.additionalProperties", found, root=False)
+    items = schema.get("items")
+    if isinstance(items, list):
+        found.append(forbidden(f"{path}.items", "items must be a schema object and not an array"))
+    elif items is not None:
+        structural(items, f"{path}.items", found, root=False)
+    elif kind == "array":
+        found.append(required(f"{path}.items", "must be specified"))
+    _list_type(schema, path, found)
+
+
+def _root_metadata(schema: Json, path: str, found: Errors) -> None:
+    allowed = {"type", "properties", "description"}
+    inner = set(schema.get("properties") or {})
+    if set(schema) - allowed or inner - {"name", "generateName"}:
+        found.append(forbidden(path, "must not specify anything other than name and generateName, but metadata is implicitly specified"))
+
+
+def _list_type(schema: Json, path: str, found: Errors) -> None:
+    kind = schema.get("x-kubernetes-list-type")
+    if kind is None:
+        return
+    if kind not in ("atomic", "map", "set"):
+        found.append(not_supported(f"{path}.x-kubernetes-list-type", kind, ("atomic", "map", "set")))
+    keys = schema.get("x-kubernetes-list-map-keys") or ()
+    if kind == "map":
+        if not keys:
+            found.append(required(f"{path}.x-kubernetes-list-map-keys", "must not be empty if x-kubernetes-list-type is map"))
+        known = (schema.get("items") or {}).get("properties") or {}
+        for key in keys:
+            if key not in known:
+                why = "entries must all be names of item properties"
+                found.append(invalid(f"{path}.x-kubernetes-list-map-keys", list(keys), why))
+    elif keys:
+        why = "must not be used if x-kubernetes-list-type is not map"
+        found.append(forbidden(f"{path}.x-kubernetes-list-map-keys", why))
+
+
+def compiles(pattern: str) -> bool:
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError):
+        return False
+    return True
+
+
+def update(new: Json, old: Json) -> Errors:
+    found = create(new)
+    spec, before = new.get("spec") or {}, old.get("spec") or {}
+    immutable(spec.get("group"), before.get("group"), "spec.group", found)
+    established = any(
+        condition.get("type") == "Established" and condition.get("status") == "True"
+        for condition in (old.get("status") or {}).get("conditions") or ()
+    )
+    if established:
+        immutable(spec.get("scope"), before.get("scope"), "spec.scope", found)
+        kind, previous = (spec.get("names") or {}).get("kind"), (before.get("names") or {}).get("kind")
+        immutable(kind, previous, "spec.names.kind", found)
+    stored = (old.get("status") or {}).get("storedVersions") or ()
+    known = {version.get("name") for version in spec.get("versions") or ()}
+    for position, version in enumerate(stored):
+        if version not in known:
+            where = f"status.storedVersions[{position}]"
+            found.append(invalid(where, version, "missing from spec.versions; is not found in spec.versions"))
+    return found

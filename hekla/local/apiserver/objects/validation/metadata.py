@@ -1,0 +1,151 @@
+"""The rules of metadata and of the small things that many kinds share: labels, selectors, references (local-cluster 2.1)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from hekla.local.apiserver.kind import FieldError
+from hekla.local.apiserver.objects import names
+from hekla.local.apiserver.objects.errors import forbidden, invalid, not_supported, required, too_long
+
+Json = dict[str, Any]
+Errors = list[FieldError]
+
+LARGEST_ANNOTATIONS = 256 * 1024
+_STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
+
+label_key = lru_cache(maxsize=8192)(names.qualified_name)
+label_value = lru_cache(maxsize=8192)(names.label_value)
+
+
+def metadata(tree: Json) -> Errors:
+    """What is wrong with an object's metadata, names apart."""
+    found: Errors = []
+    meta = tree.get("metadata")
+    if not meta:
+        return found
+    if "labels" in meta:
+        labels(meta["labels"], "metadata.labels", found)
+    if "annotations" in meta:
+        check_annotations(meta["annotations"], "metadata.annotations", found)
+    if "ownerReferences" in meta:
+        _owners(meta["ownerReferences"], found)
+    for finalizer in meta.get("finalizers") or ():
+        reasons = label_key(finalizer)
+        if not reasons and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+            reasons = ("name is neither a standard finalizer name nor is it fully qualified",)
+        found += [invalid("metadata.finalizers", finalizer, reason) for reason in reasons]
+    if "generateName" in meta and not meta.get("name"):
+        prefix = meta["generateName"].rstrip("-")
+        found += [invalid("metadata.generateName", meta["generateName"], why) for why in names.dns_subdomain(prefix)]
+    return found
+
+
+def labels(values: Json | None, path: str, found: Errors) -> None:
+    for key, value in (values or {}).items():
+        for reason in label_key(key):
+            found.append(invalid(path, key, reason))
+        for reason in label_value(value):
+            found.append(invalid(path, value, reason))
+
+
+def check_annotations(values: Json | None, path: str, found: Errors) -> None:
+    size = 0
+    for key, value in (values or {}).items():
+        size += len(key) + len(value)
+        reasons = label_key(key)
+        if reasons:
+            found += [invalid(path, key, reason) for reason in label_key(key.lower())]
+    if size * 4 > LARGEST_ANNOTATIONS:
+        size = sum(len(key.encode()) + len(value.encode()) for key, value in (values or {}).items())
+        if size > LARGEST_ANNOTATIONS:
+            found.append(too_long(path, LARGEST_ANNOTATIONS))
+
+
+def _owners(references: list[Json] | None, found: Errors) -> None:
+    controller = ""
+    for position, owner in enumerate(references or ()):
+        path = f"metadata.ownerReferences[{position}]"
+        version = owner.get("apiVersion", "")
+        if not version.rpartition("/")[2]:
+            found.append(invalid(f"{path}.apiVersion", version, "version must not be empty"))
+        for name in ("kind", "name", "uid"):
+            if not owner.get(name):
+                found.append(invalid(f"{path}.{name}", owner.get(name, ""), "must not be empty"))
+        if owner.get("kind") == "Event" and version == "v1":
+            found.append(invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner"))
+        if owner.get("controller"):
+            shown = f"{owner.get('kind')}/{owner.get('name')}"
+            if controller:
+                text = "Only one reference can have Controller set to true. Found \"true\" in references for "
+                found.append(invalid("metadata.ownerReferences", references, f"{text}{controller} and {shown}"))
+            controller = shown
+
+
+def selector(value: Json | None, path: str, found: Errors) -> None:
+    """A LabelSelector."""
+    if not value:
+        return
+    labels(value.get("matchLabels"), f"{path}.matchLabels", found)
+    for position, term in enumerate(value.get("matchExpressions") or ()):
+        where = f"{path}.matchExpressions[{position}]"
+        operator, values = term.get("operator", ""), term.get("values")
+        if operator in ("In", "NotIn"):
+            if not values:
+                found.append(required(f"{where}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+        elif operator in ("Exists", "DoesNotExist"):
+            if values:
+                found.append(forbidden(f"{where}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
+        else:
+            found.append(invalid(f"{where}.operator", operator, "not a valid selector operator"))
+        found += [invalid(f"{where}.key", term.get("key", ""), reason) for reason in label_key(term.get("key", ""))]
+        for index, text in enumerate(values or ()):
+            found += [invalid(f"{where}.values[{index}]", text, reason) for reason in label_value(text)]
+
+
+def matches(value: Json | None, wanted: Json | None) -> bool:
+    """Whether a LabelSelector selects these labels."""
+    value, wanted = value or {}, wanted or {}
+    for key, text in (value.get("matchLabels") or {}).items():
+        if wanted.get(key) != text:
+            return False
+    for term in value.get("matchExpressions") or ():
+        key, operator, values = term.get("key"), term.get("operator"), term.get("values") or ()
+        if operator == "In" and wanted.get(key) not in values:
+            return False
+        if operator == "NotIn" and key in wanted and wanted[key] in values:
+            return False
+        if operator == "Exists" and key not in wanted:
+            return False
+        if operator == "DoesNotExist" and key in wanted:
+            return False
+    return True
+
+
+def one_of(value: Any, allowed: tuple[str, ...], path: str, found: Errors, *, needed: bool = False) -> None:
+    if not value:
+        if needed:
+            found.append(required(path))
+    elif value not in allowed:
+        found.append(not_supported(path, value, allowed))
+
+
+def not_negative(value: Any, path: str, found: Errors) -> None:
+    if isinstance(value, int) and value < 0:
+        found.append(invalid(path, value, "must be greater than or equal to 0"))
+
+
+def immutable(new: Any, old: Any, path: str, found: Errors) -> None:
+    if new != old:
+        found.append(invalid(path, new, "field is immutable"))
+
+
+def int_or_percent(value: Any, path: str, found: Errors) -> None:
+    if isinstance(value, str):
+        digits = value.removesuffix("%")
+        if digits == value or not digits.isascii() or not digits.isdigit():
+            why = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', "
+            found.append(invalid(path, value, f"{why}regex used for validation is '[0-9]+%')"))
+    elif value is not None:
+        not_negative(value, path, found)
