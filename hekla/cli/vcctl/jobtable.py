@@ -46,7 +46,7 @@ COLUMNS = (
     Column("Unknown", 12, _status("unknown")),
     Column("RetryCount", 10, _status("retryCount")),
 )
-WIDE = (Column("Queue", 16, _spec("queue")), Column("Scheduler", 16, _spec("schedulerName")))
+WIDE = (Column("   Queue", 19, lambda job: "   " + _spec("queue")(job)), Column("Scheduler", 16, _spec("schedulerName")))
 
 
 def padded(text: str, width: int) -> str:

@@ -51,8 +51,9 @@ def _head(job: Tree) -> Iterator[Line]:
     yield 0, f"Namespace:  \t{metadata.get('namespace', '')}"
     yield 0, f"Labels:     \t{_mapping(metadata.get('labels'))}"
     yield 0, f"Annotations:\t{_mapping(metadata.get('annotations'))}"
-    yield 0, f"API Version:\t{job.get('apiVersion', '')}"
-    yield 0, f"Kind:       \t{job.get('kind', '')}"
+    # Empty as the original prints them: its typed clients drop what kind an object is.
+    yield 0, "API Version:\t"
+    yield 0, "Kind:       \t"
     yield 0, "Metadata:"
     yield 1, f"Creation Timestamp:\t{full(metadata.get('creationTimestamp'))}"
     yield 1, f"Generate Name:     \t{metadata.get('generateName', '')}"
