@@ -1,0 +1,63 @@
+"""Plain pods against a real API server."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from hekla.api import apps, core, names, scheduling
+from tests.apiserver_process import ApiServerProcess, shared_apiserver
+from tests.controllers.cluster import Cluster, running
+
+__all__ = ["shared_apiserver"]
+
+
+@pytest.fixture
+async def cluster(shared_apiserver: ApiServerProcess) -> AsyncIterator[Cluster]:
+    async with running(shared_apiserver) as made:
+        made.hold = made.running = False
+        yield made
+
+
+def body(name: str, scheduler: str = "volcano", **metadata: Any) -> dict[str, Any]:
+    container = {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "1"}}}
+    return {"metadata": {"name": name, **metadata}, "spec": {"schedulerName": scheduler, "containers": [container]}}
+
+
+async def group_of(cluster: Cluster, name: str) -> str:
+    def named() -> str | None:
+        pod = cluster.pods.get(f"default/{name}")
+        return (pod["metadata"].get("annotations") or {}).get(names.GROUP_NAME) if pod else None
+
+    return await cluster.until(named, lambda: f"a group of {name}")
+
+
+@pytest.mark.scenario("controllers", 93)
+@pytest.mark.scenario("controllers", 17)
+async def test_a_pod_gets_a_group_if_it_asks_for_the_scheduler(cluster: Cluster) -> None:
+    await cluster.client.create(core.POD.untyped, body("stranger", "default-scheduler"), "default")
+    pod = await cluster.client.create(core.POD.untyped, body("plain"), "default")
+    name = await group_of(cluster, "plain")
+    assert name == f"podgroup-{pod['metadata']['uid']}"
+    group = await cluster.until(lambda: cluster.groups.get(f"default/{name}"))
+    assert group.spec.min_member == 1 and group.spec.min_resources["cpu"] == "1"
+    stranger = cluster.pods.get("default/stranger")
+    assert stranger is not None and names.GROUP_NAME not in (stranger["metadata"].get("annotations") or {})
+
+
+@pytest.mark.scenario("controllers", 94)
+@pytest.mark.scenario("controllers", 100)
+async def test_the_pods_of_a_replica_set_share_a_group(cluster: Cluster) -> None:
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": body("x")["spec"]}
+    spec = {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+    metadata = {"name": "web", "annotations": {names.GROUP_MIN_MEMBER: "2"}}
+    owner = await cluster.client.create(apps.REPLICA_SET.untyped, {"metadata": metadata, "spec": spec}, "default")
+    uid = owner["metadata"]["uid"]
+    reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": uid, "controller": True}
+    for name in ("web-a", "web-b"):
+        await cluster.client.create(core.POD.untyped, body(name, ownerReferences=[reference]), "default")
+    assert await group_of(cluster, "web-a") == await group_of(cluster, "web-b") == f"podgroup-{uid}"
+    group = await cluster.until(lambda: cluster.groups.get(f"default/podgroup-{uid}"))
+    assert group.spec.min_member == 2 and group.spec.min_resources["cpu"] == "2"
+    await cluster.client.patch(apps.REPLICA_SET.untyped, "web", {"spec": {"replicas": 0}}, "default")
+    await cluster.gone(scheduling.POD_GROUP, f"podgroup-{uid}")
