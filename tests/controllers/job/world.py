@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import msgspec
@@ -76,6 +77,10 @@ class World:
         self.deleted: list[str] = []
         self.events: list[str] = []
         self.made = 0
+
+    def copy(self) -> World:
+        """A world that goes its own way from here."""
+        return copy.deepcopy(self)
 
     # what happens
 
