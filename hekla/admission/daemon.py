@@ -116,9 +116,7 @@ def resource_groups(path: str) -> tuple[ResourceGroup, ...] | None:
 
 def certificate_source(options: Options, where: Where) -> Source:
     """Given files (all three or none), or certificates of our own for the names by which the API server knows us."""
-    given = {
-        name: getattr(options, name.replace("-", "_")) for name in ("tls-cert-file", "tls-private-key-file", "ca-cert-file")
-    }
+    given = {name: getattr(options, name.replace("-", "_")) for name in ("tls-cert-file", "tls-private-key-file", "ca-cert-file")}
     missing = [f"--{name}" for name, path in given.items() if not path]
     if not missing:
         return Files(given["tls-cert-file"], given["tls-private-key-file"], given["ca-cert-file"])
@@ -164,9 +162,7 @@ class Service:
         try:
             await self.server.listen_tcp(host, options.port, self.context)
         except OSError as error:
-            raise DaemonError(
-                f"cannot serve at {host or 'all addresses'} port {options.port}: {error.strerror or error}"
-            ) from error
+            raise DaemonError(f"cannot serve at {host or 'all addresses'} port {options.port}: {error.strerror or error}") from error
         log.info("reviews of %s at port %d", ", ".join(paths) or "nothing", self.server.port)
         if self.where.url and not options.port:
             self.where = Where(_with_port(self.where.url, self.server.port), self.where.namespace, self.where.service)
@@ -215,6 +211,8 @@ class Service:
         assert self.server is not None
         try:
             await register(self.daemon.client, self.admissions, self.where, self.authority, self.server.settings)
+            if not self.registered:
+                log.info("the webhooks are registered")
             self.registered = True
         except (ApiError, TransportError) as error:
             self.registered = False

@@ -35,9 +35,7 @@ def parse(content: Any) -> tuple[ResourceGroup, ...]:
     if content is None:
         return ()
     if not isinstance(content, dict):
-        raise BadConfiguration(
-            f"the admission configuration is a mapping with the key resourceGroups, not {type(content).__name__}"
-        )
+        raise BadConfiguration(f"the admission configuration is a mapping with the key resourceGroups, not {type(content).__name__}")
     groups = content.get("resourceGroups") or []
     if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
         raise BadConfiguration("resourceGroups is a list of mappings")

@@ -11,8 +11,7 @@ NOT_ACYCLIC = "jobflow Flow is not DAG"
 def validate(review: Review) -> str:
     # A repeated flow name overwrites the earlier one, as the controller would see it.
     flows = {
-        flow.get("name") or "": (flow.get("dependsOn") or {}).get("targets") or []
-        for flow in spec_of(review.object).get("flows") or []
+        flow.get("name") or "": (flow.get("dependsOn") or {}).get("targets") or [] for flow in spec_of(review.object).get("flows") or []
     }
     try:
         return "" if is_acyclic(flows) else NOT_ACYCLIC

@@ -8,9 +8,7 @@ from hekla.admission.partitions import partition_problem
 from hekla.admission.review import BOTH_TIERS, Review, Tree, both_tiers, name_of, spec_of
 from hekla.admission.semantics import same
 
-IMMUTABLE = (
-    "job updates may not change fields other than `minAvailable`, `tasks[*].replicas under spec` and `PriorityClassName`"
-)
+IMMUTABLE = "job updates may not change fields other than `minAvailable`, `tasks[*].replicas under spec` and `PriorityClassName`"
 MUTABLE = ("minAvailable", "priorityClassName")
 MUTABLE_IN_TASK = ("replicas", "minAvailable")
 
@@ -52,9 +50,7 @@ def _task_problem(task: Tree, job: str) -> str:
 def _fixed(spec: Tree) -> dict[str, Any]:
     """The part of a spec that may not change."""
     fixed = {key: value for key, value in spec.items() if key not in MUTABLE}
-    fixed["tasks"] = [
-        {key: value for key, value in task.items() if key not in MUTABLE_IN_TASK} for task in spec.get("tasks") or []
-    ]
+    fixed["tasks"] = [{key: value for key, value in task.items() if key not in MUTABLE_IN_TASK} for task in spec.get("tasks") or []]
     fixed["volumes"] = [
         {key: value for key, value in volume.items() if key != "volumeClaimName" or volume.get("volumeClaim") is None}
         for volume in spec.get("volumes") or []

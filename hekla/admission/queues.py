@@ -70,9 +70,7 @@ def _resources(spec: Tree) -> Iterator[str]:
     for name, amount in sorted(guarantee.items()):
         floor, given = Quantity.parse(amount), deserved.get(name)
         if given is None:
-            yield invalid(
-                f"requestBody.spec.deserved.{name}", "<nil>", f"deserved[{name}] must be >= guarantee[{name}]={floor}"
-            )
+            yield invalid(f"requestBody.spec.deserved.{name}", "<nil>", f"deserved[{name}] must be >= guarantee[{name}]={floor}")
         elif given < floor:
             text = f"deserved[{name}]={given} must be >= guarantee[{name}]={floor}"
             yield invalid(f"requestBody.spec.deserved.{name}", str(given), text)

@@ -14,9 +14,7 @@ LARGEST_REPEAT = 1000
 _REPEAT = re.compile(r"\{([0-9]+)(?:(,)([0-9]*))?\}")
 _GROUP_NAME = re.compile(r"[A-Za-z0-9_]+\Z")
 _FLAGS = re.compile(r"\(\?(?P<flags>[imsU]*(?:-[imsU]+)?)(?P<end>[:)])")
-_SCRIPT = re.compile(
-    r"\^?(?:Any|C[cfos]?|L[lmotu]?|M[cen]?|N[dlo]?|P[cdefios]?|S[ckmo]?|Z[lps]?|[A-Z][a-z]+(?:_[A-Z][a-z]+)*)\Z"
-)
+_SCRIPT = re.compile(r"\^?(?:Any|C[cfos]?|L[lmotu]?|M[cen]?|N[dlo]?|P[cdefios]?|S[ckmo]?|Z[lps]?|[A-Z][a-z]+(?:_[A-Z][a-z]+)*)\Z")
 _POSIX = frozenset(
     [
         "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper", "word",

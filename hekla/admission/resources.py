@@ -36,9 +36,7 @@ def is_integer_resource(name: str) -> bool:
 
 def is_scalar(name: str) -> bool:
     prefixed = "/" in name and "kubernetes.io/" in name
-    return (
-        is_extended(name) or prefixed or name.startswith(("hugepages-", "attachable-volumes-")) or name == "ephemeral-storage"
-    )
+    return is_extended(name) or prefixed or name.startswith(("hugepages-", "attachable-volumes-")) or name == "ephemeral-storage"
 
 
 def is_whole(value: Quantity) -> bool:

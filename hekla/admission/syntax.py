@@ -18,8 +18,7 @@ _ENV = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*\Z")
 
 _NAME_CHARACTERS = "alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
 _QUALIFIED_TEXT = (
-    f"must consist of {_NAME_CHARACTERS} (e.g. 'MyName',  or 'my.name',  or '123-abc', "
-    f"regex used for validation is '{QUALIFIED}')"
+    f"must consist of {_NAME_CHARACTERS} (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{QUALIFIED}')"
 )
 _LABEL_TEXT = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an "

@@ -41,12 +41,7 @@ def play(case: dict[str, Any]) -> Verdict:
     lookup = StaticLookup(existing.get("queues") or [], existing.get("namespaces") or [])
     queue = case["object"] or {}
     part, name = case.get("part"), (queue.get("metadata") or {}).get("name") or ""
-    if (
-        case["resource"] == "jobs"
-        and case["phase"] == "validate"
-        and case["operation"] == "CREATE"
-        and not case.get("whole_review")
-    ):
+    if case["resource"] == "jobs" and case["phase"] == "validate" and case["operation"] == "CREATE" and not case.get("whole_review"):
         part = JOB_PART  # recorded from the check itself, whose text is not trimmed yet
     if part is None:
         return review(

@@ -35,9 +35,7 @@ def job(*tasks: Tree, name: str = "train", **spec: Any) -> Tree:
     }
 
 
-def queue(
-    name: str, parent: str = "root", state: str = "Open", annotations: Tree | None = None, pods: str = "", **spec: Any
-) -> Tree:
+def queue(name: str, parent: str = "root", state: str = "Open", annotations: Tree | None = None, pods: str = "", **spec: Any) -> Tree:
     status: Tree = {"state": state} if state else {}
     if pods:
         status["allocated"] = {"pods": pods}

@@ -263,9 +263,7 @@ DENIED = [
         job(task(replicas=8, partitionPolicy=partition(2, -1))),
         "'PartitionSize' must be greater than 0 in task: task-1, job: train",
     ),
-    scenario(
-        65, job(task(replicas=8, partitionPolicy=partition(-1, 4))), "'TotalPartitions' must be greater than 0 in task: task-1"
-    ),
+    scenario(65, job(task(replicas=8, partitionPolicy=partition(-1, 4))), "'TotalPartitions' must be greater than 0 in task: task-1"),
     scenario(
         66,
         job(task(replicas=8, partitionPolicy=partition(2, 3))),
@@ -278,9 +276,7 @@ DENIED = [
     ),
     scenario(68, job(networkTopology=BOTH), TIERS),
     scenario(69, job(task(replicas=8, partitionPolicy=partition(2, 4, networkTopology=BOTH))), TIERS),
-    scenario(
-        70, job(task(replicas=8, partitionPolicy=partition(2, 4, networkTopology=BOTH)), networkTopology=BOTH), TIERS + TIERS
-    ),
+    scenario(70, job(task(replicas=8, partitionPolicy=partition(2, 4, networkTopology=BOTH)), networkTopology=BOTH), TIERS + TIERS),
     scenario(71, job(task("worker"), plugins={"mpi": ["--master=launcher"]}), "The specified mpi master task was not found"),
     scenario(
         72,
@@ -330,10 +326,7 @@ def test_an_unsound_job_is_refused_with_its_reason(obj: Tree, text: str):
 
 
 def test_a_queue_that_is_not_open_takes_no_jobs():
-    assert (
-        denied(VALIDATE, job(queue="shut"))
-        == "can only submit job to queue with state `Open`, queue `shut` status is `Closed`;"
-    )
+    assert denied(VALIDATE, job(queue="shut")) == "can only submit job to queue with state `Open`, queue `shut` status is `Closed`;"
     assert denied(VALIDATE, job(queue="new")) == "can only submit job to queue with state `Open`, queue `new` status is ``;"
 
 
@@ -422,9 +415,7 @@ def test_a_template_is_judged_as_its_pods_will_be(spec: Tree, error: str):
 
 # -- updates ------------------------------------------------------------------------------------------------------------
 
-IMMUTABLE = (
-    "job updates may not change fields other than `minAvailable`, `tasks[*].replicas under spec` and `PriorityClassName`"
-)
+IMMUTABLE = "job updates may not change fields other than `minAvailable`, `tasks[*].replicas under spec` and `PriorityClassName`"
 
 
 def five(**changes: Any) -> Tree:
@@ -449,9 +440,7 @@ def test_sizes_and_priority_may_change(new: Tree):
 @pytest.mark.parametrize(
     ("new", "message"),
     [
-        scenario(
-            79, five(task={"replicas": 4, "minAvailable": 4}), "job 'minAvailable' must not be greater than total replicas"
-        ),
+        scenario(79, five(task={"replicas": 4, "minAvailable": 4}), "job 'minAvailable' must not be greater than total replicas"),
         scenario(80, job(task(replicas=5), task("more"), minAvailable=5), "job updates may not add or remove tasks"),
         scenario(81, job(task("other", 5, minAvailable=5), minAvailable=5), IMMUTABLE),
         scenario(82, five(queue="childQueue"), IMMUTABLE),
@@ -482,9 +471,7 @@ def test_an_update_that_only_spells_things_differently_is_none():
 
 def test_the_claim_that_the_controller_made_may_be_written_back():
     old = job(volumes=[{"mountPath": "/data", "volumeClaim": {"accessModes": ["ReadWriteOnce"]}}])
-    new = job(
-        volumes=[{"mountPath": "/data", "volumeClaim": {"accessModes": ["ReadWriteOnce"]}, "volumeClaimName": "train-pvc"}]
-    )
+    new = job(volumes=[{"mountPath": "/data", "volumeClaim": {"accessModes": ["ReadWriteOnce"]}, "volumeClaimName": "train-pvc"}])
 
     assert ask(VALIDATE, new, old).message == ""
 

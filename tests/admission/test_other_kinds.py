@@ -57,9 +57,7 @@ MISSING_QUEUE = 'unable to find queue: queue.scheduling.volcano.sh "nowhere" not
 @pytest.mark.parametrize(
     ("obj", "message"),
     [
-        scenario(
-            153, group(queue="shut"), "can only submit PodGroup to queue with state `Open`, queue `shut` status is `Closed`."
-        ),
+        scenario(153, group(queue="shut"), "can only submit PodGroup to queue with state `Open`, queue `shut` status is `Closed`."),
         scenario(155, group(queue="nowhere"), MISSING_QUEUE),
         scenario(
             158,
@@ -342,9 +340,7 @@ BAD_SCHEDULE = "schedule is not a valid cron expression"
         scenario(203, cron(timeZone="America/-NewYork"), "unknown timeZone invalid timeZone", id="203b"),
         scenario(203, cron(timeZone="New York"), "unknown timeZone invalid timeZone", id="203c"),
         scenario(203, cron(timeZone="UTC!"), "unknown timeZone invalid timeZone", id="203d"),
-        scenario(
-            204, cron(timeZone="Local"), "timeZone can't be Local, and must be defined in https://www.iana.org/time-zones"
-        ),
+        scenario(204, cron(timeZone="Local"), "timeZone can't be Local, and must be defined in https://www.iana.org/time-zones"),
         scenario(205, cron(timeZone=""), "timeZone must be nil or non-empty string, got empty string"),
         scenario(206, cron(timeZone="Amerrica/New_York"), "invalid timeZone"),
         scenario(207, cron(name="a" * 65), LONG_NAME, id="207c"),

@@ -120,9 +120,7 @@ NEGATIVE = "must be greater than or equal to 0"
             'requestBody.spec.deserved.memory: Invalid value: "<nil>": deserved[memory] must be >= guarantee[memory]=1Gi',
         ),
         scenario(111, queue("q", **shares(amounts(-10))), f'requestBody.spec.capability.cpu: Invalid value: "-10": {NEGATIVE}'),
-        scenario(
-            112, queue("q", **shares(deserved=amounts(-5))), f'requestBody.spec.deserved.cpu: Invalid value: "-5": {NEGATIVE}'
-        ),
+        scenario(112, queue("q", **shares(deserved=amounts(-5))), f'requestBody.spec.deserved.cpu: Invalid value: "-5": {NEGATIVE}'),
         scenario(
             113,
             queue("q", **shares(guarantee=amounts(-2))),
@@ -305,9 +303,7 @@ SILENT = queue("silent", parent="grand")
     [
         scenario(137, "p", amounts(60), "exceeds its ancestor's capability"),
         scenario(138, "p", amounts(memory="55Gi"), "exceeds its ancestor's capability"),
-        scenario(
-            139, "p", amounts(gpu=10), "queue c capability[nvidia.com/gpu]=10000.00 exceeds its ancestor's capability=8000.00"
-        ),
+        scenario(139, "p", amounts(gpu=10), "queue c capability[nvidia.com/gpu]=10000.00 exceeds its ancestor's capability=8000.00"),
         scenario(140, "p", amounts(40, "40Gi", gpu=4), ""),
         scenario(141, "p", None, ""),
         scenario(142, "silent", amounts(200), "exceeds its ancestor's capability"),
