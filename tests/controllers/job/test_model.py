@@ -82,10 +82,12 @@ class Lives(RuleBasedStateMachine):
     def controller_looks(self) -> None:
         self.world.look()
 
-    @rule()
-    def controller_dies_half_way(self) -> None:
+    @rule(action=st.sampled_from([None, *COMMANDS]))
+    def controller_dies_half_way(self, action: str | None) -> None:
         """After the status of a stop was written, before the pods were deleted; what was in memory is lost."""
         world = self.world
+        if action is not None:
+            world.inbox.insert(0, Trigger(COMMAND_ISSUED, action=action))
         made = plan(View(world.job, dict(world.pods), world.group, world.now, list(world.inbox)))
         world.inbox.clear()
         if made.status_first:
