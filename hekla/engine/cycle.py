@@ -27,9 +27,10 @@ def cycle(state: State, policy: Policy, now: float, *, uid: str = "") -> Decisio
 
 def hooks_of(state: State, policy: Policy) -> Hooks:
     """The policy's plugins, made once and kept with the state that they are used on."""
-    if state.hooks is None or state.hooks.policy is not policy:
-        state.hooks = Hooks(policy)
-    return state.hooks
+    known = state.hooks
+    if not isinstance(known, Hooks) or known.policy is not policy:
+        known = state.hooks = Hooks(policy)
+    return known
 
 
 def open_session(state: State, hooks: Hooks, now: float, uid: str = "") -> Session:

@@ -50,13 +50,12 @@ class Requirement:
         """For all nodes."""
         column = nodes.labels(self.key)
         codes = column.codes[: len(nodes)]
-        if self.operator == "Exists":
-            return codes != ABSENT
-        if self.operator == "DoesNotExist":
-            return codes == ABSENT
+        if self.operator in ("Exists", "DoesNotExist"):
+            present: Bools = codes != ABSENT
+            return present if self.operator == "Exists" else ~present
         if self.operator in ("In", "NotIn"):
             wanted = [column.index[value] for value in self.values if value in column.index]
-            hit = codes == wanted[0] if len(wanted) == 1 else np.isin(codes, wanted)
+            hit: Bools = codes == wanted[0] if len(wanted) == 1 else np.isin(codes, wanted)
             return hit if self.operator == "In" else ~hit
         # One verdict a distinct value; the last entry answers for code -1, which is "absent".
         verdicts = np.array([*(self._compare(value) for value in column.values), False], dtype=np.bool_)

@@ -370,7 +370,8 @@ def normalised(raw: Floats, how: Normalise) -> Floats:
         low, high = raw.min(), raw.max()
         if high == low:
             return np.zeros(len(raw))
-        return np.trunc(100.0 * (raw - low) / (high - low))
+        spanned: Floats = np.trunc(100.0 * (raw - low) / (high - low))
+        return spanned
     high = raw.max()
     if how is Normalise.MAX:
         return np.floor(100.0 * raw / high) if high else raw

@@ -113,9 +113,27 @@ class PodClass:
     """All pods that scheduling cannot tell apart."""
 
     __slots__ = (
-        "affinity", "annotations", "anti_affinity", "cache", "claims", "images", "label_set", "node_preferences",
-        "node_selector", "node_terms", "number", "ports", "preemption_policy", "preferences", "request", "spreads",
-        "states_spread", "tolerations", "volumes", "without_init", "limits",
+        "affinity",
+        "annotations",
+        "anti_affinity",
+        "cache",
+        "claims",
+        "images",
+        "label_set",
+        "limits",
+        "node_preferences",
+        "node_selector",
+        "node_terms",
+        "number",
+        "ports",
+        "preemption_policy",
+        "preferences",
+        "request",
+        "spreads",
+        "states_spread",
+        "tolerations",
+        "volumes",
+        "without_init",
     )  # fmt: skip
 
     def __init__(self, number: int, request: Request) -> None:

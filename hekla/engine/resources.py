@@ -25,16 +25,11 @@ CPU, MEMORY, PODS = "cpu", "memory", "pods"
 UNLIMITED = 1.7976931348623157e308
 _HUGEPAGES = "hugepages-"
 _ATTACHABLE = "attachable-volumes-"
-_DEFAULT_DOMAIN = "kubernetes.io/"
 
 
 def is_scalar(name: str) -> bool:
     """Whether Kubernetes counts `name` among the resources that a scheduler adds up besides cpu and memory."""
-    if name.startswith((_HUGEPAGES, _ATTACHABLE)):
-        return True
-    if "/" not in name or name.startswith("requests."):
-        return False
-    return True
+    return name.startswith((_HUGEPAGES, _ATTACHABLE)) or ("/" in name and not name.startswith("requests."))
 
 
 def amounts(quantities: Mapping[str, Any] | None) -> Amounts:

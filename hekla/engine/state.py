@@ -18,7 +18,7 @@ from hekla.engine.durations import instant, seconds
 from hekla.engine.nodes import NodeFacts, NodeTable, Taint
 from hekla.engine.podclass import PodClasses, TermTable, image_name
 from hekla.engine.queues import Contribution, Queue
-from hekla.engine.resources import Amounts, ResourceSpace, add, subtract
+from hekla.engine.resources import Amounts, ResourceSpace, add
 from hekla.engine.tasks import FINISHED, NOWHERE, Job, Status, Task, Topology, is_allocated
 
 GROUP_NAME = "scheduling.k8s.io/group-name"
@@ -118,7 +118,7 @@ class State:
             self._forget(task)
 
     def _upsert_pod(self, tree: Tree) -> None:
-        meta, spec, status = tree.get("metadata") or {}, tree.get("spec") or {}, tree.get("status") or {}
+        meta, spec = tree.get("metadata") or {}, tree.get("spec") or {}
         key = _key(tree)
         old = self.tasks.get(key)
         node = spec.get("nodeName", "")

@@ -1,0 +1,108 @@
+"""Placing k pods of one class at once is the same as placing them one at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hekla.engine.cycle import hooks_of, open_session
+from hekla.engine.pipeline import Pipeline
+from hekla.engine.tasks import Status
+from hekla.engine.world import World, policy
+
+SIZES = st.tuples(st.integers(1, 8), st.integers(1, 16))
+NODES = st.lists(
+    st.tuples(SIZES, st.integers(0, 3), st.sampled_from(["", "soft", "zone=a", "zone=b"])), min_size=1, max_size=7
+)
+SCORES = st.sampled_from([
+    ["predicates", "nodeorder"],
+    ["predicates", "binpack"],
+    ["predicates", "nodeorder", "binpack"],
+    ["predicates", {"name": "nodeorder", "arguments": {"mostrequested.weight": 3, "leastrequested.weight": 0}}, "binpack"],
+    ["predicates", {"name": "nodeorder", "arguments": {"leastrequested.weight": -2}}],
+])  # fmt: skip
+
+
+def build(nodes: list, plugins: list, pods: int, request: tuple[float, int], seed: int) -> World:
+    world = World(policy(plugins=["gang", *plugins], actions="allocate"))
+    world.policy = type(world.policy)(world.policy.actions, world.policy.tiers, {}, {}, seed)
+    for number, ((cpu, memory), used, kind) in enumerate(nodes):
+        labels = dict([kind.split("=")]) if "=" in kind else {}
+        taints = ["later=:PreferNoSchedule"] if kind == "soft" else []
+        world.nodes(f"n{number}", cpu=cpu, memory=f"{memory}Gi", pods=6, labels=labels, taints=taints)
+        for held in range(min(used, cpu)):
+            world.pod(f"held-{number}-{held}", node=f"n{number}", cpu=1)
+    prefers = {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
+        {"weight": 7, "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}},
+        {"weight": 3, "preference": {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}},
+    ]}}}  # fmt: skip
+    world.job("many", pods=pods, min_available=1, cpu=request[0], memory=f"{request[1]}Gi", spec=prefers)
+    return world
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    nodes=NODES,
+    plugins=SCORES,
+    pods=st.integers(1, 20),
+    request=st.tuples(st.sampled_from([0.25, 0.5, 1, 2]), st.integers(1, 3)),
+    seed=st.integers(0, 2),
+)
+def test_many_at_once_equals_one_at_a_time(nodes: list, plugins: list, pods: int, request: tuple, seed: int) -> None:
+    at_once = build(nodes, plugins, pods, request, seed).run().bound()
+
+    def reluctant(self: Pipeline, *_: object) -> bool:
+        return True
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Pipeline, "_wide", reluctant)  # Every placement is looked at alone.
+        one_by_one = build(nodes, plugins, pods, request, seed).run().bound()
+
+    assert at_once == one_by_one
+
+
+@settings(max_examples=150, deadline=None)
+@given(nodes=NODES, plugins=SCORES, pods=st.integers(1, 25), request=st.tuples(st.sampled_from([0.5, 1, 3]), st.integers(1, 6)))
+def test_a_node_never_holds_more_than_it_has(nodes: list, plugins: list, pods: int, request: tuple) -> None:
+    world = build(nodes, plugins, pods, request, 0)
+    before = (world.state.nodes.used > world.state.nodes.allocatable).any(axis=0)
+
+    world.run()
+
+    table = world.state.nodes
+    over = (table.used > table.allocatable + 0.1).any(axis=0)
+    assert not (over & ~before).any()
+    assert (table.pods <= np.maximum(table.allocatable[2], 0)).all()
+
+
+def test_ties_go_to_the_first_node_or_to_the_seed() -> None:
+    chosen = set()
+    for seed in range(8):
+        world = build([((4, 8), 0, "")] * 5, ["predicates", "nodeorder"], 1, (1, 1), seed)
+        chosen.add(world.run().bound()["default/many-task-0"])
+        if seed == 0:
+            assert chosen == {"n0"}
+    assert len(chosen) > 1
+
+
+def test_undoing_a_statement_restores_every_array() -> None:
+    world = build([((4, 8), 1, ""), ((2, 4), 0, "soft")], ["predicates", "nodeorder"], 4, (1, 1), 0)
+    session = open_session(world.state, hooks_of(world.state, world.policy), 0.0)
+    nodes = world.state.nodes
+    columns = ("used", "releasing", "pipelined", "requested", "nonzero", "pods")
+    before = {name: getattr(nodes, name).copy() for name in columns}
+    tasks = sorted(world.state.jobs["default/many"].pending(), key=lambda task: task.key)
+
+    statement = session.statement()
+    statement.place(tasks[:3], np.array([0, 1, 0]), Status.ALLOCATED)
+    statement.pipeline(tasks[3], 1)
+    statement.evict(world.state.tasks["default/held-0-0"], "preempt")
+    assert any((getattr(nodes, name) != before[name]).any() for name in columns)
+    statement.discard()
+
+    for name in columns:
+        assert (getattr(nodes, name) == before[name]).all(), name
+    assert all(task.status is Status.PENDING and task.row < 0 for task in tasks)
+    assert tasks[0].last is not None and tasks[0].last[0] is Status.ALLOCATED
