@@ -5,6 +5,7 @@ What needs the cluster's state to decide is here; what follows from an object al
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -93,6 +94,7 @@ class Admission:
     async def call_mutating(self, attributes: Attributes) -> Json:
         """Asks the webhooks; gives the object with defaults filled again (of a deletion: nothing of importance)."""
         assert self.webhooks is not None
+        await in_task()
         await self.webhooks.mutate(attributes)
         if attributes.object is None:
             return {}
@@ -102,6 +104,7 @@ class Admission:
 
     async def call_validating(self, attributes: Attributes) -> None:
         assert self.webhooks is not None
+        await in_task()
         await self.webhooks.validate(attributes)
 
     # --- plugins --------------------------------------------------------------------------------------------------------
@@ -196,6 +199,12 @@ class Admission:
             if tree.get("globalDefault") and (best is None or tree.get("value", 0) < best.get("value", 0)):
                 best = tree
         return best
+
+
+async def in_task() -> None:
+    """Goes on as a task of its own: a request begins in the step in which it was read (see `eager`), where no timeouts work."""
+    if asyncio.current_task() is None:
+        await asyncio.sleep(0)
 
 
 def remembered(cache: dict[str, tuple[Row, Json]], key: str, row: Row) -> Json:
