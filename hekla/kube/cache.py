@@ -31,8 +31,10 @@ Change = Callable[[T | None, T | None], None]
 
 WATCH_SECONDS = (300, 600)
 """How long one watch is asked for; drawn anew each time, so that all caches do not come back at once."""
-FIRST_DELAY, LONGEST_DELAY = 0.05, 5.0
-STABLE_AFTER = 10.0
+FIRST_DELAY, LONGEST_DELAY = 0.05, 10.0
+LONGEST_ABSENCE = 1.0
+"""Seconds between two looks for a server that is not there at all: looking costs little, and it may be back for a moment only."""
+STABLE_AFTER = 5.0
 """A watch that lived this many seconds ends with the back-off forgotten."""
 FIRST_WORD, NEXT_WORDS = 3.0, 30.0
 """Seconds of trouble before it is mentioned in the log (a restart is no trouble), and between further mentions."""
@@ -73,6 +75,7 @@ class Cache(Generic[T]):
         self._synced = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._backoff = Backoff(FIRST_DELAY, LONGEST_DELAY)
+        self._absence = Backoff(FIRST_DELAY, LONGEST_ABSENCE)
         self._trouble_since = self._complained_at = 0.0
         self._in_doubt = False
 
@@ -160,7 +163,7 @@ class Cache(Generic[T]):
                 version = "" if isinstance(error, ApiError) and error.code != 500 else self.resource_version
                 self._in_doubt = True
                 self._complain(error)
-                await asyncio.sleep(self._backoff())
+                await asyncio.sleep(self._absence() if isinstance(error, TransportError) else self._backoff())
             except Exception:
                 log.exception("%s: the cache failed; listing again", self.kind.plural)
                 version = ""
@@ -202,7 +205,9 @@ class Cache(Generic[T]):
         )
         async with watch:
             self._recovered()
+            self._absence.reset()
             while batch := await watch.batch():
+                self._backoff.reset()  # it works: if it breaks now, the server has only been restarted
                 self._apply(batch)
         if time.monotonic() - began > STABLE_AFTER:
             self._backoff.reset()

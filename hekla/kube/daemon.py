@@ -46,6 +46,21 @@ from hekla.kube.health import Health, address_problem
 from hekla.kube.http.client import TransportError
 from hekla.kube.leader import Durations, LeaderElection, LeadershipLost
 
+__all__ = [
+    "GATES",
+    "Daemon",
+    "DaemonError",
+    "Options",
+    "connection_flags",
+    "gate",
+    "gate_flags",
+    "health_flags",
+    "leader_flags",
+    "main",
+    "metrics_flags",
+    "wait_for_server",
+]
+
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
