@@ -119,9 +119,10 @@ class Run:
         self.forget_tasks()
         host.clock.leave(instance.slot)
         end = ended(pod.metadata.uid, self.spec, instance)
-        if end.code == UNKNOWN_EXIT and host.pods_cgroup is not None:
-            if cgroups.out_of_memory(host.pods_cgroup, pod.metadata.uid, self.spec.name, instance.slot.attempt):
-                end.reason = "OOMKilled"
+        if end.code == UNKNOWN_EXIT and cgroups.out_of_memory(
+            host.pods_cgroup, pod.metadata.uid, self.spec.name, instance.slot.attempt
+        ):
+            end.reason = "OOMKilled"
         view = self.view
         view.running_since = None
         view.ended = end

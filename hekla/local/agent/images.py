@@ -24,7 +24,9 @@ import yaml
 
 STANDINS = Path(__file__).with_name("standins")
 PAUSE = "trap 'exit 0' TERM INT QUIT; while :; do sleep 86400 & wait $!; done"
-NAME = re.compile(r"[a-z0-9]+([._-]+[a-z0-9]+)*(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*|[A-Za-z0-9.-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+")  # fmt: skip
+WORD = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+NAME = re.compile(rf"(?:[A-Za-z0-9.-]+(?::[0-9]+)?/)?{WORD}(?:/{WORD})*")
+"""Registry and repository."""
 TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 

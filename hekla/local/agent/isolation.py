@@ -86,7 +86,7 @@ def detect() -> Isolation:
         usable = [kind for kind in KINDS if not refused.get(kind) or (root and by_user and kind == "mount")]
     if "mount" not in usable:
         usable = []  # a pid namespace needs its own /proc, and a host name alone helps nobody
-    namespaces = tuple([*base, *usable]) if usable else ()
+    namespaces = (*base, *usable) if usable else ()
     address = private_address_refused()
     cgroup, cgroup_refused = cgroups.find()
     findings = (

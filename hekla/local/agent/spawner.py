@@ -9,16 +9,25 @@ The order in `begin` matters: everything that can fail comes before the claim, e
 the container's own.  Called as `spawner.py probe` it says which namespaces this machine allows, by trying.
 """
 
+from __future__ import annotations
+
 import ctypes
 import errno
+import fcntl
 import json
 import os
 import signal
 import stat
 import sys
 
-KEEPER = 'exec 4>&2 2>/dev/null; "$@" 2>&4 3>&- 4>&-; echo $? >&3'
-"""Waits for the command.  The shell's own remarks ("Terminated") must not reach the log, hence the detour by descriptor 4."""
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # the real `typing` costs every fork its memory
+    from collections.abc import Callable
+    from typing import NoReturn
+
+KEEPER = 'exec 4>&2 2>/dev/null; (exec "$@" 2>&4 3>&- 4>&-); echo $? >&3'
+"""Waits for the command.  The shell's own remarks ("Terminated") must not reach the log, hence the detour by descriptor 4, and
+the subshell, because dash would point its own standard error there too while it waits."""
 SWEEP = "; kill -9 0"
 """Without a pid namespace: ends what the command has left behind in its process group, and the keeper itself."""
 
@@ -37,23 +46,23 @@ DEVICES = {"null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "s
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-def check(result, what):
+def check(result: int, what: str) -> None:
     if result == -1:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
 
 
-def unshare(flags):
+def unshare(flags: int) -> None:
     check(libc.unshare(flags), "unshare")
 
 
-def mount(source, target, kind="", flags=0, data=""):
+def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
     encode = os.fsencode
     check(libc.mount(encode(source), encode(target), encode(kind) or None, ctypes.c_ulong(flags), encode(data) or None),
           f"mount {source} on {target}")  # fmt: skip
 
 
-def write(path, text):
+def write(path: str, text: str) -> None:
     descriptor = os.open(path, os.O_WRONLY)
     try:
         os.write(descriptor, text.encode())
@@ -61,7 +70,7 @@ def write(path, text):
         os.close(descriptor)
 
 
-def enter(namespaces):
+def enter(namespaces: list[str]) -> None:
     """Leaves the machine's namespaces for own ones; as an ordinary user by way of a user namespace, keeping the user's id."""
     uid, gid = os.geteuid(), os.getegid()
     flags = 0
@@ -79,14 +88,14 @@ def enter(namespaces):
 class Tree:
     """The container's view of the files: this machine's, with the pod's mounts in their places."""
 
-    def __init__(self, slot):
-        self.made = set()
+    def __init__(self, slot: str) -> None:
+        self.made: set[int] = set()
         """Device numbers of the file systems that are ours: there, directories may be made."""
-        self.volumes = []
+        self.volumes: list[str] = []
         self.slot = slot
         self.old_root = ""
 
-    def build(self, mounts):
+    def build(self, mounts: list[tuple[str, str, bool]]) -> None:
         """Places all mounts, outer ones first.  Sources are held open, because what is placed may cover where they are."""
         ordered = sorted(mounts, key=lambda entry: entry[1].count("/"))
         held = [os.open(source, os.O_PATH | os.O_CLOEXEC) for source, _, _ in ordered]
@@ -99,7 +108,7 @@ class Tree:
             check(libc.umount2(self.old_root.encode(), MNT_DETACH), "umount the old root")
             os.rmdir(self.old_root)
 
-    def place(self, source, target, read_only):
+    def place(self, source: str, target: str, read_only: bool) -> None:
         """Mounts `source` at `target`, making room for it where the path does not exist."""
         directory = os.path.isdir(source)
         target = os.path.realpath(target)
@@ -110,13 +119,13 @@ class Tree:
         self.volumes.append(target.rstrip("/") + "/")
 
     @staticmethod
-    def remount_read_only(target):
+    def remount_read_only(target: str) -> None:
         flags = MS_BIND | MS_REMOUNT | MS_RDONLY
         kept = os.statvfs(target).f_flag & (os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC)
         # A user namespace may not drop what the machine's mount has; the numbers of ST_ and MS_ are the same.
         mount("none", target, flags=flags | kept)
 
-    def make_room(self, target, directory):
+    def make_room(self, target: str, directory: bool) -> None:
         try:
             found = os.stat(target)
             if stat.S_ISDIR(found.st_mode) == directory:
@@ -135,7 +144,7 @@ class Tree:
             os.makedirs(os.path.dirname(target), 0o755, exist_ok=True)
             os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666))
 
-    def mirror(self, path):
+    def mirror(self, path: str) -> None:
         """Replaces a directory by a copy that shares its entries, so that entries can be added without touching the machine."""
         try:
             entries = list(os.scandir(path))
@@ -147,7 +156,7 @@ class Tree:
         self.fill(path, old, entries, path == "/dev")
         self.made.add(os.stat(path).st_dev)
 
-    def mirror_root(self):
+    def mirror_root(self) -> None:
         """The same for the root, which cannot be covered: a copy beside it takes its place."""
         base = f"{self.slot}/root"
         os.makedirs(base, exist_ok=True)
@@ -166,7 +175,7 @@ class Tree:
             os.chroot(".")
         os.chdir("/")
 
-    def fill(self, base, old, entries, devices):
+    def fill(self, base: str, old: int, entries: list[os.DirEntry[str]], devices: bool) -> None:
         for entry in entries:
             if devices and entry.name not in DEVICES and not entry.name.startswith("nvidia"):
                 continue
@@ -174,7 +183,7 @@ class Tree:
         os.close(old)
 
     @staticmethod
-    def copy_entry(source, target, entry):
+    def copy_entry(source: str, target: str, entry: os.DirEntry[str]) -> None:
         try:
             if entry.is_symlink():
                 os.symlink(os.readlink(source), target)
@@ -189,7 +198,7 @@ class Tree:
                 raise  # an entry that vanished or is closed to us is simply not there
 
 
-def whole_path(command, cwd, path):
+def whole_path(command: str, cwd: str, path: str) -> str | None:
     """Where the command is; None when nowhere."""
     if "/" in command:
         return os.path.join(cwd, command) if os.path.exists(os.path.join(cwd, command)) else None
@@ -200,7 +209,7 @@ def whole_path(command, cwd, path):
     return None
 
 
-def myself():
+def myself() -> tuple[int, str]:
     """Own pid and start time as the rest of the machine sees them, also from inside a pid namespace whose /proc is still the outer."""
     try:
         pid = int(os.readlink("/proc/self"))
@@ -212,11 +221,11 @@ def myself():
         return os.getpid(), "-"  # no /proc: the agent completes it
 
 
-def begin(slot, answer):
+def begin(slot: str, answer: Callable[[str], None]) -> None:
     """In the child: becomes the keeper of the container of `slot`.  Never returns."""
     with open(f"{slot}/launch.json", "rb") as file:
         launch = json.load(file)
-    for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGCHLD, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     os.setsid()
     log = os.open(f"{slot}/log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -255,14 +264,15 @@ def begin(slot, answer):
     become(launch.get("user"), launch.get("group"), launch.get("groups", []))
     nothing = os.open("/dev/null", os.O_RDONLY)
     # Descriptors are moved above the ones that they will take, so that none overwrites another.
-    nothing, log, result = (fcntl_dup(descriptor) for descriptor in (nothing, log, result))
-    for number, descriptor in enumerate((nothing, log, log, result)):
-        os.dup2(descriptor, number, inheritable=True)
+    nothing, log, result = (duplicate(descriptor) for descriptor in (nothing, log, result))
+    for place, descriptor in enumerate((nothing, log, log, result)):
+        os.dup2(descriptor, place, inheritable=True)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # not before: an agent that has died must not take this child with it
     script = KEEPER if "pid" in namespaces else KEEPER + SWEEP
     os.execve("/bin/sh", ["sh", "-c", script, "hekla-keeper", command, *argv[1:]], env)
 
 
-def become(user, group, groups):
+def become(user: int | None, group: int | None, groups: list[int]) -> None:
     """Takes the user and groups that the pod asks for; only root can."""
     if group is not None:
         os.setgroups(groups)
@@ -273,13 +283,12 @@ def become(user, group, groups):
         os.setuid(user)
 
 
-def fcntl_dup(descriptor):
-    import fcntl
-
+def duplicate(descriptor: int) -> int:
+    """A copy above the low numbers, which closes itself on exec."""
     return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10)
 
 
-def take(directory, pid, start):
+def take(directory: int, pid: int, start: str) -> bool:
     """Takes the slot by making its claim; False when it was taken before.  A link appears whole or not at all."""
     name = f".claim.{pid}"
     descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600, dir_fd=directory)
@@ -294,7 +303,7 @@ def take(directory, pid, start):
         os.unlink(name, dir_fd=directory)
 
 
-def fail(directory, result, message):
+def fail(directory: int, result: int, message: str) -> NoReturn:
     """The container was claimed but cannot run: that is its end."""
     descriptor = os.open("error", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600, dir_fd=directory)
     os.write(descriptor, json.dumps({"reason": "StartError", "message": message, "code": 128}).encode())
@@ -303,42 +312,46 @@ def fail(directory, result, message):
     os._exit(128)
 
 
-def serve():
+def serve() -> None:
     """Starts what it is told to until the agent has gone."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system buries the children
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     if sys.platform == "linux":
         # A keeper in a pid namespace loses its parent at once; it must come to us, where zombies are buried, and not to a
         # process 1 that may not bury any.
         libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     for line in sys.stdin:
         number, _, slot = line.rstrip("\n").partition(" ")
-
-        def answer(text, number=number):
-            os.write(1, f"{number} {text}\n".encode())
-
         try:
             child = os.fork()
         except OSError as error:
-            answer(f"! cannot fork: {error.strerror}")
+            os.write(1, f"{number} ! cannot fork: {error.strerror}\n".encode())
             continue
         if child == 0:
-            # Descriptor 1 is the agent's: a copy that closes itself on exec takes its place.
-            keep = fcntl_dup(1)
-
-            def answer(text, number=number, keep=keep):
-                os.write(keep, f"{number} {text}\n".encode())
-
-            try:
-                begin(slot, answer)
-            except BaseException as error:
-                message = error.strerror or str(error) if isinstance(error, OSError) else repr(error)
-                answer("! " + message.replace("\n", " "))
-            finally:
-                os._exit(1)
+            become_container(number, slot)
 
 
-def probe():
+def become_container(number: str, slot: str) -> None:
+    """The child's way, from the fork to the keeper or to an error."""
+    out = duplicate(1)  # descriptor 1 becomes the log; the copy of the agent's pipe closes itself on exec
+
+    def answer(text: str) -> None:
+        try:
+            os.write(out, f"{number} {text}\n".encode())
+        except BrokenPipeError:
+            pass  # the agent has died; the next one reads the slot
+
+    try:
+        begin(slot, answer)
+    except BaseException as error:
+        message = str(error.strerror or error) if isinstance(error, OSError) else repr(error)
+        answer("! " + message.replace("\n", " "))
+    finally:
+        os._exit(1)
+
+
+def probe() -> None:
     """Tries every combination from the best down and prints, for each kind of namespace, why it is refused ("" when it works)."""
     findings = {}
     base = ["user"] if os.geteuid() else []
@@ -349,7 +362,7 @@ def probe():
     print(json.dumps(findings))
 
 
-def attempt(namespaces):
+def attempt(namespaces: list[str]) -> str:
     read, wrote = os.pipe()
     child = os.fork()
     if child == 0:
@@ -375,7 +388,7 @@ def attempt(namespaces):
     return text or ("refused" if code else "")
 
 
-def join(pid, slot, argv):
+def join(pid: int, slot: str, argv: list[str]) -> None:
     """Runs a command inside a running container, as exec probes and hooks do; its exit code becomes this process's."""
     with open(f"{slot}/launch.json", "rb") as file:
         launch = json.load(file)

@@ -14,6 +14,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,7 @@ class Worker:
         while True:
             self._woken.clear()
             try:
-                wait = await self.step()
+                wait: float | None = await self.step()
             except asyncio.CancelledError:
                 raise
             except Exception:
@@ -146,7 +147,8 @@ class Worker:
         """Does what is next; gives the seconds until it wants to run again, None when the pod is over."""
         self.note_ends()
         if self.deleted or self.pod.metadata.deletion_timestamp:
-            return await self.terminate()
+            await self.terminate()
+            return None
         if self.final:
             return LONGEST_BACK_OFF
         if not self.admitted and not self.take():
@@ -376,9 +378,9 @@ class Worker:
         user, group, groups = user_of(pod, spec)
         security = spec.security_context or core.SecurityContext()
         whole = pod.spec.security_context or core.PodSecurityContext()
-        if security.run_as_non_root or (security.run_as_non_root is None and whole.run_as_non_root):
-            if (user if user is not None and host.isolation.change_user else os.geteuid()) == 0:
-                raise environment.ConfigError("container has runAsNonRoot and image will run as root")
+        refuses_root = whole.run_as_non_root if security.run_as_non_root is None else security.run_as_non_root
+        if refuses_root and (user if user is not None and host.isolation.change_user else os.geteuid()) == 0:
+            raise environment.ConfigError("container has runAsNonRoot and image will run as root")
         slot = self.directory.slot(spec.name, attempt)
         slot.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         scratch = self.directory.scratch / spec.name
@@ -619,6 +621,4 @@ def go_seconds(seconds: float) -> str:
 
 def parse_time(text: str) -> float:
     """Seconds since the epoch of an RFC 3339 time; 0 when there is none."""
-    from datetime import datetime
-
     return datetime.fromisoformat(text).timestamp() if text else 0.0

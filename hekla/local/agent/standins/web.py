@@ -18,7 +18,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     server_version = "nginx"
     sys_version = ""
 
-    def do_GET(self):
+    def do_GET(self) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/html")
         self.send_header("Content-Length", str(len(PAGE)))
@@ -32,13 +32,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
 class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads = True
 
-    def server_bind(self):
+    def server_bind(self) -> None:
         # Without the reverse look-up of the original, which may wait for a DNS server that is not there.
         socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = self.server_address[:2]
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
 
-def main():
+def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     signal.signal(signal.SIGQUIT, lambda *_: os._exit(0))
     address = os.environ.get("HEKLA_POD_IP", "")

@@ -5,14 +5,21 @@ known".  Names of the file $HEKLA_HOSTS are turned into addresses before the sys
 what gethostname() answers.  The machine's own sitecustomize, which this one hides, is run afterwards.
 """
 
+from __future__ import annotations
+
 import os
 import socket
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # this runs in every Python program of a pod: it may cost nothing
+    from collections.abc import Callable
+    from typing import Any
+
 _hosts = os.environ.get("HEKLA_HOSTS", "")
 
 
-def _address(host):
+def _address(host: Any) -> Any:
     """The address that the pod's hosts file has for a name; the name itself when it has none."""
     if not isinstance(host, str) or not host:
         return host
@@ -27,15 +34,15 @@ def _address(host):
     return host
 
 
-def _first_argument(function):
-    def call(host, *args, **named):
+def _first_argument(function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(host: Any, *args: Any, **named: Any) -> Any:
         return function(_address(host), *args, **named)
 
     return call
 
 
-def _of_address(method):
-    def call(self, address, *rest):
+def _of_address(method: Callable[..., Any]) -> Callable[..., Any]:
+    def call(self: socket.socket, address: Any, *rest: Any) -> Any:
         if isinstance(address, tuple) and address:
             address = (_address(address[0]), *address[1:])
         return method(self, address, *rest)
@@ -43,7 +50,7 @@ def _of_address(method):
     return call
 
 
-def _install():
+def _install() -> None:
     for name in ("getaddrinfo", "gethostbyname", "gethostbyname_ex", "gethostbyaddr"):
         setattr(socket, name, _first_argument(getattr(socket, name)))
     for name in ("connect", "connect_ex", "bind"):
@@ -53,7 +60,7 @@ def _install():
         socket.gethostname = lambda: own
 
 
-def _run_hidden():
+def _run_hidden() -> None:
     here = os.path.dirname(os.path.abspath(__file__))
     for directory in sys.path:
         path = os.path.join(directory or ".", "sitecustomize.py")

@@ -1,0 +1,26 @@
+"""What the agent's tests share: places to work in, and an end for every process that a test has left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hekla.local.agent.isolation import Isolation, detect
+from hekla.local.agent.runtime import stop_all
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Iterator[Path]:
+    """An agent's directory; what still runs in it afterwards is ended."""
+    directory = tmp_path / "agent"
+    directory.mkdir()
+    yield directory
+    stop_all(directory, grace=0.0)
+
+
+@pytest.fixture(scope="session")
+def isolation() -> Isolation:
+    """What this machine allows."""
+    return detect()
