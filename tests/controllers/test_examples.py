@@ -1,0 +1,54 @@
+"""The examples of the user page, applied as they are."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hekla.api import batch
+from tests.apiserver_process import ApiServerProcess, shared_apiserver
+from tests.controllers.cluster import Cluster, running
+
+__all__ = ["shared_apiserver"]
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples" / "jobs").glob("*.yaml"))
+
+
+@pytest.fixture
+async def cluster(shared_apiserver: ApiServerProcess) -> AsyncIterator[Cluster]:
+    async with running(shared_apiserver) as made:
+        yield made
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+async def test_an_example_runs(cluster: Cluster, path: Path) -> None:
+    manifest: dict[str, Any] = yaml.safe_load(path.read_text())
+    tasks = manifest["spec"].pop("tasks")
+    name = manifest["metadata"]["name"]
+    for task in tasks:
+        task.setdefault("minAvailable", task["replicas"])
+    await cluster.job(name, *tasks, **manifest["spec"])
+    await cluster.phase(name, "Running")
+    wanted = [f"{name}-{task['name']}-{index}" for task in tasks for index in range(task["replicas"])]
+    await cluster.pods_are(*wanted, job=name)
+    await cluster.succeed(*wanted)
+    await cluster.phase(name, "Completed")
+
+
+def test_the_page_names_only_what_there_is() -> None:
+    page = (ROOT / "docs" / "jobs.md").read_text()
+    for path in EXAMPLES:
+        assert f"../examples/jobs/{path.name}" in page, f"{path.name} is on no page"
+    for word in page.split("(")[1:]:
+        target = word.split(")")[0]
+        if target.startswith("../examples/"):
+            assert (ROOT / "docs" / target).resolve().is_file(), target
+
+
+def test_examples_are_whole_jobs() -> None:
+    for path in EXAMPLES:
+        job = batch.JOB.convert(yaml.safe_load(path.read_text()))
+        assert job.spec.tasks and job.metadata.name == path.stem
