@@ -34,7 +34,7 @@ MAX_HEADERS = 1024 * 1024
 PIPELINE = 16
 """Requests read ahead of the one being answered, before reading stops."""
 HIGH_WATER = 1024 * 1024
-LINGER = 2.0
+LINGER = 0.5
 """Seconds for which a refused body is read and dropped, so that the client gets to see the answer."""
 
 STATUS_LINES = {status: b"HTTP/1.1 %d %s\r\n" % (status, reason) for status, reason in REASONS.items()}

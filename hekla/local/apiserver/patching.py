@@ -50,7 +50,7 @@ async def patch(writer: Writer, subresources: Subresources, call: Call) -> Respo
 def read_patch(body: bytes, media: str) -> Any:
     try:
         document = msgspec.json.decode(body)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise bad_request(f"error decoding patch: {error}") from error
     except RecursionError as error:
         raise bad_request("error decoding patch: nested too deeply") from error

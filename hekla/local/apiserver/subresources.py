@@ -91,7 +91,7 @@ class Subresources:
             # A scheduler binds thousands of pods a second, always with this small body.
             try:
                 tree = msgspec.json.decode(body, type=Binding)
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 pass
             else:
                 return {"metadata": tree.metadata, "target": tree.target}
