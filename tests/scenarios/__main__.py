@@ -1,0 +1,115 @@
+"""`python -m tests.scenarios [--full] [--seconds N] [--missing] [PAGE ...]`.
+
+Without `--full` it stops after half a minute and leaves the slow lane out; what was not run by then is said.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+from tests.scenarios import pages
+from tests.scenarios.selection import RESULTS
+
+ROOT = Path(__file__).parents[2]
+QUICK_SECONDS = 30.0
+GRACE_SECONDS = 3.0
+
+Scenario = tuple[str, str]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.scenarios", description=__doc__)
+    parser.add_argument("pages", nargs="*", help="only these pages")
+    parser.add_argument("--full", action="store_true", help="run everything to its end, the slow lane too")
+    parser.add_argument("--seconds", type=float, default=QUICK_SECONDS, help="how long the tests may take without --full")
+    parser.add_argument("--missing", action="store_true", help="list the scenarios that no test carries, and those that fail")
+    options = parser.parse_args(argv)
+    reference = pages.read()
+    if not reference:
+        print(f"the reference is not there: {pages.REFERENCE}", file=sys.stderr)
+        return 1
+    if options.pages:
+        reference = {page: names for page, names in reference.items() if page in options.pages}
+    covered, ended = outcomes(run(None if options.full else options.seconds))
+    report(reference, covered, ended, list_missing=options.missing)
+    return 0
+
+
+def run(seconds: float | None) -> list[dict[str, object]]:
+    """The lines that the plugin wrote: what was collected, and how each test ended."""
+    with tempfile.TemporaryDirectory() as directory:
+        results = Path(directory) / "results"
+        results.touch()
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.scenarios.selection", "-p", "no:cacheprovider", "tests",
+                   "--continue-on-collection-errors", "--tb=no", "-n", "2"]  # fmt: skip
+        if seconds is not None:
+            command += ["-m", "not slow"]
+        log = Path(directory) / "log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output, start_new_session=True,
+                                       env={**os.environ, RESULTS: str(results)})  # fmt: skip
+            try:
+                process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                _stop(process)
+        if not results.stat().st_size:
+            sys.stderr.write(log.read_text(errors="replace")[-3000:])
+        return [json.loads(line) for line in results.read_text().splitlines() if line.endswith("}")]
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """End pytest with its workers and what these started."""
+    for number in (signal.SIGINT, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+            process.wait(GRACE_SECONDS)
+        except ProcessLookupError:
+            return
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def outcomes(lines: list[dict[str, object]]) -> tuple[set[Scenario], dict[Scenario, set[str]]]:
+    """The scenarios that tests carry, and how the tests of each ended."""
+    covered: set[Scenario] = set()
+    ended: dict[Scenario, set[str]] = defaultdict(set)
+    for line in lines:
+        for marks in line.get("collected", ()):  # type: ignore[attr-defined]
+            covered |= {(page, name) for page, name in marks}
+        for page, name in line.get("scenarios", ()):  # type: ignore[attr-defined]
+            covered.add((page, name))
+            ended[page, name].add(str(line["outcome"]))
+    return covered, ended
+
+
+def report(reference: dict[str, list[str]], covered: set[Scenario], ended: dict[Scenario, set[str]], *, list_missing: bool) -> None:
+    print(f"{'page':<20}{'scenarios':>10}{'covered':>10}{'pass':>10}{'fail':>10}{'not run':>10}")
+    totals = [0, 0, 0, 0, 0]
+    for page, names in reference.items():
+        here = [name for name in names if (page, name) in covered]
+        passing = [name for name in here if ended[page, name] == {"passed"}]
+        failing = [name for name in here if "failed" in ended[page, name]]
+        row = [len(names), len(here), len(passing), len(failing), len(here) - len(passing) - len(failing)]
+        totals = [total + count for total, count in zip(totals, row, strict=True)]
+        print(f"{page:<20}" + "".join(f"{count:>10}" for count in row))
+        if list_missing:
+            print(f"  no test: {', '.join(name for name in names if name not in here) or '-'}")
+            print(f"  failing: {', '.join(failing) or '-'}")
+    unknown = sorted(mark for mark in covered if mark[0] in reference and mark[1] not in reference[mark[0]])
+    if unknown:
+        print("tests carry scenarios that the reference does not have: " + ", ".join(f"{page} {name}" for page, name in unknown))
+    scenarios, with_tests, passing_total, _, not_run = totals
+    rest = f", {not_run} skipped or not run in the time given" if not_run else ""
+    print(f"{scenarios} scenarios, {with_tests} covered, {passing_total} pass{rest}")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,43 @@
+"""The pytest plugin that keeps the tests which carry scenarios, and reports how each ended.
+
+Reports travel between the worker processes of pytest-xdist with their `user_properties`; that is how the scenarios of a test
+reach the file of results.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import pytest
+
+RESULTS = "HEKLA_SCENARIO_RESULTS"
+SLOWER = ("apiserver", "shared_apiserver", "cluster", "kubeconfig")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    kept = []
+    for item in items:
+        marks = [[str(part) for part in mark.args[:2]] for mark in item.iter_markers("scenario")]
+        if marks:
+            item.user_properties.append(("scenarios", marks))
+            kept.append(item)
+    # Tests that start servers come last, so that little is lost when the time is up.
+    items[:] = sorted(kept, key=lambda item: any(name in SLOWER for name in getattr(item, "fixturenames", ())))
+    if not hasattr(config, "workerinput"):
+        _write({"collected": [dict(item.user_properties)["scenarios"] for item in items]})
+
+
+def pytest_runtest_logreport(report: Any) -> None:
+    if os.environ.get("PYTEST_XDIST_WORKER") or (report.when != "call" and report.outcome == "passed"):
+        return
+    scenarios = dict(report.user_properties).get("scenarios")
+    if scenarios:
+        _write({"test": report.nodeid, "outcome": report.outcome, "scenarios": scenarios})
+
+
+def _write(line: dict[str, Any]) -> None:
+    with open(os.environ[RESULTS], "a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
