@@ -6,6 +6,7 @@ limited by rate unless asked for, because what bounds them is the number in flig
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 
@@ -138,9 +139,13 @@ async def work(daemon: Daemon) -> None:
     if not controllers:
         raise DaemonError("--controllers leaves nothing to run")
     log.info("controllers: %s", ", ".join(controller.name for controller in controllers))
-    notify.ready()
     try:
-        await run(controllers)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(run(controllers))
+            for controller in controllers:
+                for cache in controller.caches:
+                    await cache.synced()
+            notify.ready()
     finally:
         await recorder.close()
 

@@ -20,6 +20,7 @@ from hekla.api import batch, core, names, scheduling
 from hekla.api.meta import key as key_of
 from hekla.controllers.caches import JOB_INDEX, Caches
 from hekla.controllers.events import Events
+from hekla.controllers.instants import instant
 from hekla.controllers.records import POD, Pod
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller, Expectations
@@ -27,7 +28,7 @@ from hekla.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Serve
 from hekla.kube.flags import duration_text
 from hekla.kube.http.client import TransportError
 
-from . import states
+from . import metrics, states
 from .mold import Mold
 from .plan import Beside, Plan, View, plan
 from .plugins import Companion, Plugin, PluginError, plugins_of
@@ -119,6 +120,7 @@ class JobController(Controller):
             self._memory.pop(key, None)
             self._orders.pop(key, None)
             self.expectations.forget(key)
+            metrics.forget(old, key)
             return
         key = key_of(new)
         memory = self._memory.get(key)
@@ -313,6 +315,8 @@ class JobController(Controller):
     async def _write_status(self, job: batch.Job, memory: _Memory, status: batch.JobStatus) -> batch.Job:
         fresh = await self.client.update_status(batch.JOB, msgspec.structs.replace(job, status=status))
         memory.written, memory.written_at = fresh, time.monotonic()
+        if fresh.status.state.phase != job.status.state.phase:
+            metrics.count_phase(fresh, key_of(fresh), fresh.status.state.phase)
         return fresh
 
     async def _prepare(self, key: str, job: batch.Job, memory: _Memory, made: Plan, view: View) -> batch.Job:
@@ -464,6 +468,7 @@ class JobController(Controller):
         if not made.create:
             return
         path = POD.path(job.metadata.namespace)
+        since = instant(job.metadata.creation_timestamp)
         ahead = iter(made.create)
         errors: list[Exception] = []
 
@@ -475,6 +480,7 @@ class JobController(Controller):
                 try:
                     with self.expectations.creating(key, f"{job.metadata.namespace}/{name}"):
                         await self.client.request("POST", path, body=memory.molds[task.name].body(index))
+                    metrics.CREATION.observe(max(0.0, self._clock() - since) * 1000)
                 except AlreadyExists:
                     await self._own(job, name, errors)
                 except (ApiError, TransportError) as error:
