@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from hekla.engine.nodes import Bools
 from hekla.engine.reasons import FitErrors, Reason
 from hekla.engine.resources import CPU, MEMORY, PODS, Amounts, ordered
 from hekla.engine.tasks import Job, Status, Task
@@ -89,34 +90,48 @@ def _first_errors(job: Job) -> tuple[FitErrors | None, Task | None]:
 
 def _explain_nodes(session: Session, job: Job, task: Task, errors: FitErrors, needs: int, fit: int) -> Explanation:
     asked = describe(task.request.amounts)
-    reasons = _node_reasons(session, task, errors)
+    own = _own_nodes(session, job)
+    reasons = [said for reason in _without(errors.reasons, own) for said in _say(session, task, reason)]
+    left = errors.nodes - int(np.count_nonzero(own))
     pods = "pod" if needs == 1 else "pods"
     text = f"{job.name} needs {needs} {pods} of {asked}; {fit} fit{'s' if fit == 1 else ''}. "
-    nodes = "node" if errors.nodes == 1 else "nodes"
-    text += f"{errors.nodes} {nodes}: " + ", ".join(f"{one.nodes} {one.text}" for one in reasons) + "."
+    nodes = "node" if left == 1 else "nodes"
+    if reasons:
+        text += f"{left} {nodes}: " + ", ".join(f"{one.nodes} {one.text}" for one in reasons) + "."
+    else:
+        text += "Nothing is left on any node for the others."
     missing = max(needs - fit, 1)
     more = "more node has" if missing == 1 else "more nodes have"
     remedy = ""
-    if any(one.reason.startswith("Insufficient") for one in reasons):
+    if any(one.text.startswith("Insufficient") for one in errors.reasons):
         remedy = f"It starts when {missing} {more} {asked} free."
         text += " " + remedy
     return Explanation(job.key, job.queue, "nodes", needs, fit, errors.nodes, reasons, remedy, text)
 
 
-def _node_reasons(session: Session, task: Task, errors: FitErrors) -> list[NodeReason]:
-    merged: list[NodeReason] = []
-    for reason in sorted(errors.reasons, key=lambda one: -one.count):
-        merged.extend(_say(session, task, reason))
-    return merged
+def _own_nodes(session: Session, job: Job) -> Bools:
+    """`[nodes]`: where its own pods would go; that these are full is not what keeps the others waiting."""
+    own = np.zeros(len(session.state.nodes), dtype=np.bool_)
+    own[[task.last[1] for task in job.pending() if task.last is not None and task.last[1] >= 0]] = True
+    return own
+
+
+def _without(reasons: list[Reason], own: Bools) -> list[Reason]:
+    """The reasons for all other nodes, most frequent first, ties in the order in which the filters spoke."""
+    rest = []
+    for reason in reasons:
+        mask = reason.mask if reason.mask is None else reason.mask & ~own
+        count = reason.count if mask is None else int(np.count_nonzero(mask))
+        if count:
+            rest.append(Reason(reason.text, count, mask, reason.filter, reason.free))
+    return sorted(rest, key=lambda one: (-one.count, one.filter == "NodeUnschedulable"))
 
 
 def _say(session: Session, task: Task, reason: Reason) -> list[NodeReason]:
-    nodes = session.state.nodes
     lacks, has, is_ = ("lacks", "has", "is") if reason.count == 1 else ("lack", "have", "are")
     if reason.filter.startswith("room:") and reason.mask is not None:
         name = reason.filter.removeprefix("room:")
-        column = session.state.space.column(name)
-        most = float(np.max(nodes.future_idle()[column][reason.mask], initial=0.0))
+        most = 0.0 if reason.free is None else float(np.max(reason.free[reason.mask], initial=0.0))
         return [NodeReason(reason.text, reason.count, f"{lacks} {name} (at most {amount(name, most)} free)")]
     if reason.filter == "TaintToleration" and reason.mask is not None:
         return [

@@ -145,8 +145,9 @@ class Pipeline:
         if room:
             future = nodes.future_idle()
             for name in ordered(task.request.amounts):
-                lacking = remaining & ~(task.request.amounts[name] < future[session.state.space.column(name)] + EPSILON)
-                _note(errors, f"Insufficient {name}", lacking, f"room:{name}")
+                free = future[session.state.space.column(name)]
+                lacking = remaining & ~(task.request.amounts[name] < free + EPSILON)
+                _note(errors, f"Insufficient {name}", lacking, f"room:{name}", free)
                 remaining &= ~lacking
         view = NodeView(nodes)
         for _, own in self.filters:
@@ -378,10 +379,10 @@ def normalised(raw: Floats, how: Normalise) -> Floats:
     return 100.0 - np.floor(100.0 * raw / high) if high else np.full(len(raw), 100.0)
 
 
-def _note(errors: FitErrors, text: str, mask: Bools, name: str) -> None:
+def _note(errors: FitErrors, text: str, mask: Bools, name: str, free: Floats | None = None) -> None:
     count = int(np.count_nonzero(mask))
     if count:
-        errors.reasons.append(Reason(text, count, mask, name))
+        errors.reasons.append(Reason(text, count, mask, name, free))
 
 
 def _simple_filter(plugin: Plugin) -> Filter:

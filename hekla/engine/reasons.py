@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hekla.engine.nodes import Bools
+from hekla.engine.resources import Floats
 from hekla.engine.tasks import PREEMPTABLE, Job, Status, Task, is_allocated
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ class Reason:
     count: int
     mask: Bools | None = None
     filter: str = ""
+    free: Floats | None = None
+    """For a lack of room: what each node had of the resource."""
 
 
 @dataclass(slots=True)

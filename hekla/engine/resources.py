@@ -45,8 +45,8 @@ def amounts(quantities: Mapping[str, Any] | None) -> Amounts:
         elif name == "ephemeral-storage" or (not name.startswith("count/") and is_scalar(name)):
             result[name] = float(quantity.milli(value))
     for name, number in result.items():
-        if not math.isfinite(number):
-            raise ValueError(f"{name}={number}: not a finite amount")
+        if not math.isfinite(number) or number < 0:
+            raise ValueError(f"{name} = {(quantities or {}).get(name)!r}: an amount is finite and not below 0")
     return result
 
 

@@ -231,6 +231,13 @@ class Session:
                 return reason
         return ""
 
+    def shard_groups(self, rows: Rows) -> list[Rows]:
+        """Nodes in the order of shards: one's own first, others' only where the mode is soft."""
+        if self.shard_mode != "soft" or self.node_scope is None:
+            return [rows]
+        inside = self.node_scope[rows]
+        return [rows[inside], rows[~inside]]
+
     # ------------------------------------------------------------------------------------------------- topology
 
     def gradient_of_job(self, job: Job, purpose: str) -> list[list[str]]:

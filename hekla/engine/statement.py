@@ -75,6 +75,14 @@ class Statement:
         self._do(operation)
         self.operations.append(operation)
 
+    def spare(self, task: Task) -> None:
+        """Take back the eviction of one task."""
+        for operation in self.operations:
+            if isinstance(operation, Evicted) and operation.task is task:
+                self._undo(operation)
+                self.operations.remove(operation)
+                return
+
     def unplace(self, task: Task) -> None:
         """Take one promised task out again, for good."""
         for operation in self.operations:

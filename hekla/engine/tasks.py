@@ -53,10 +53,35 @@ class Task:
     """One pod, as the scheduler sees it."""
 
     __slots__ = (
-        "annotations", "condition", "creation", "disrupted", "evicted_for", "gated", "index", "job", "key", "labels", "last", "name",
-        "namespace", "nominated", "object", "pods", "preemptable", "priority", "priority_class", "revocable_zone", "role",
-        "row", "start", "status", "subjob", "terminating", "uid",
-    )  # fmt: skip
+        "allocated_domain",
+        "annotations",
+        "condition",
+        "creation",
+        "disrupted",
+        "evicted_for",
+        "gated",
+        "index",
+        "job",
+        "key",
+        "labels",
+        "last",
+        "name",
+        "namespace",
+        "nominated",
+        "object",
+        "pods",
+        "preemptable",
+        "priority",
+        "priority_class",
+        "revocable_zone",
+        "role",
+        "row",
+        "start",
+        "status",
+        "subjob",
+        "terminating",
+        "uid",
+    )
 
     def __init__(self, key: str, namespace: str, name: str, uid: str, pods: PodClass, labels: LabelSet) -> None:
         self.key = key
@@ -87,6 +112,8 @@ class Task:
         self.condition: tuple[str, str, str] | None = None
         """Reason, message and nominated node that the pod's condition carries already."""
         self.start = 0.0
+        self.allocated_domain = ""
+        """The domain that its sub-job had taken when this task was looked at."""
         self.disrupted = False
         """Terminating because this scheduler preempted it."""
         self.object: Any = None
@@ -135,17 +162,15 @@ class Counts:
         first, many = tasks[0], len(tasks)
         if first.best_effort:
             self.pending_best_effort += many * ((new is Status.PENDING) - (old is Status.PENDING))
-        if first.role:
-            counts = self.roles.setdefault(first.role, {})
-            counts[old] = counts.get(old, 0) - many
-            counts[new] = counts.get(new, 0) + many
+        counts = self.roles.setdefault(first.role, {})
+        counts[old] = counts.get(old, 0) - many
+        counts[new] = counts.get(new, 0) + many
 
     def _count(self, task: Task, status: Status, by: int) -> None:
         if status is Status.PENDING and task.best_effort:
             self.pending_best_effort += by
-        if task.role:
-            counts = self.roles.setdefault(task.role, {})
-            counts[status] = counts.get(status, 0) + by
+        counts = self.roles.setdefault(task.role, {})
+        counts[status] = counts.get(status, 0) + by
 
     def of(self, *statuses: Status) -> int:
         return sum(len(self.statuses[status]) for status in statuses)
@@ -211,13 +236,17 @@ class Topology:
 class SubJob(Group):
     """A partition of a job's tasks.  The default one of a job without policies shares the job's own counts."""
 
-    __slots__ = ("group", "job", "match_index")
+    __slots__ = ("allocated_domain", "group", "job", "match_index", "nominated_domain")
 
     def __init__(self, job: Job, uid: str, group: str, min_available: int) -> None:
         super().__init__(uid, min_available)
         self.job = job
         self.group = group
         self.match_index = 0
+        self.allocated_domain = ""
+        """The smallest domain that holds what it has placed."""
+        self.nominated_domain = ""
+        """Where an eviction made room for it, within this cycle."""
 
     @property
     def priority(self) -> int:

@@ -12,7 +12,7 @@ Time is handed in: `world.now` is what the clock says, `world.settle()` makes th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 from hekla.engine.cycle import cycle
@@ -239,7 +239,7 @@ class World:
     def _stamp(self) -> str:
         """Objects are made one second apart, so that age decides ties as it would in life."""
         self._made += 1
-        return datetime.fromtimestamp(self.now - 100_000 + self._made, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return datetime.fromtimestamp(self.now - 100_000 + self._made, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _named(others: Mapping[str, Any]) -> dict[str, str]:

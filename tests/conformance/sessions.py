@@ -134,6 +134,9 @@ def _amounts(of: Mapping[str, float]) -> dict[str, float]:
 
 
 def _plain(of: Mapping[str, Any]) -> dict[str, float]:
+    """Amounts under plain names, also from the form in which upstream prints its own."""
+    if "MilliCPU" in of:
+        of = {"milli_cpu": of["MilliCPU"], "memory": of.get("Memory", 0), **(of.get("ScalarResources") or {})}
     return {name: float(value) for name, value in of.items() if value and name != "pods"}
 
 

@@ -10,6 +10,12 @@ PLUGINS = ["gang", "drf", "proportion", "predicates", "nodeorder"]
 
 
 @pytest.fixture
+def plain() -> World:
+    """Without shares of queues, so that only nodes say no."""
+    return World(policy(plugins=["gang", "predicates", "nodeorder"], actions="allocate"))
+
+
+@pytest.fixture
 def world() -> World:
     return World(policy(plugins=PLUGINS, actions="allocate"))
 
@@ -119,27 +125,40 @@ def test_sub_groups_without_topology_start_together() -> None:
     assert len(world.run().binds) == 2
 
 
-def test_it_says_why_in_numbers(world: World) -> None:
-    world.nodes("n1", "n2", "n3", cpu=2)
-    world.nodes("n4", cpu=8, taints=["gpu=only:NoSchedule"])
-    world.nodes("n5", cpu=8, unschedulable=True)
-    world.nodes("n6", "n7", "n8", cpu=4)
-    world.job("train", pods=4, cpu=4)
+def test_it_says_why_in_numbers(plain: World) -> None:
+    plain.nodes("n1", "n2", "n3", cpu=2)
+    plain.nodes("n4", cpu=8, taints=["gpu=only:NoSchedule"])
+    plain.nodes("n5", cpu=8, unschedulable=True)
+    plain.nodes("n6", "n7", "n8", cpu=4)
+    plain.job("train", pods=4, cpu=4)
 
-    world.run()
+    plain.run()
 
-    assert world.why("train") == (
+    assert plain.why("train") == (
         "train needs 4 pods of cpu=4; 3 fit. "
-        "8 nodes: 6 lack cpu (at most 2 free), 1 has the taint gpu=only, 1 is cordoned. "
+        "5 nodes: 3 lack cpu (at most 2 free), 1 has the taint gpu=only, 1 is cordoned. "
         "It starts when 1 more node has cpu=4 free."
     )
 
 
-def test_pods_of_a_failed_gang_say_that_they_could_have_started(world: World) -> None:
-    world.nodes("n1", cpu=1)
-    world.job("pair", pods=2, cpu=1)
+def test_it_says_when_the_share_of_its_queue_is_what_lacks(world: World) -> None:
+    world.queue("other")
+    world.nodes("n1", cpu=4)
+    world.job("here", cpu=2, queue="other", on=["n1"])
+    world.job("big", pods=3, cpu=1)
 
-    decisions = world.run()
+    world.run()
+
+    assert world.why("big") == (
+        "big: queue default may not take another cpu=1 now. It starts when jobs of the queue end or its share grows by cpu=1."
+    )
+
+
+def test_pods_of_a_failed_gang_say_that_they_could_have_started(plain: World) -> None:
+    plain.nodes("n1", cpu=1)
+    plain.job("pair", pods=2, cpu=1)
+
+    decisions = plain.run()
 
     said = {one.pod: (one.reason, one.message) for one in decisions.conditions}
     assert said["default/pair-task-0"] == (
@@ -149,11 +168,11 @@ def test_pods_of_a_failed_gang_say_that_they_could_have_started(world: World) ->
     assert said["default/pair-task-1"] == ("Unschedulable", "0/1 nodes are unavailable: 1 Insufficient cpu.")
 
 
-def test_the_group_carries_the_condition_and_the_event_once(world: World) -> None:
-    world.nodes("n1", cpu=1)
-    world.job("pair", pods=2, cpu=1)
+def test_the_group_carries_the_condition_and_the_event_once(plain: World) -> None:
+    plain.nodes("n1", cpu=1)
+    plain.job("pair", pods=2, cpu=1)
 
-    first = world.run()
+    first = plain.run()
     (status,) = first.pod_groups
     assert status.phase == "Inqueue"
     (condition,) = status.conditions
@@ -162,8 +181,8 @@ def test_the_group_carries_the_condition_and_the_event_once(world: World) -> Non
         "1/2 tasks in gang unschedulable: pod group is not ready, 2 Pending, 2 minAvailable; "
         "Pending: 1 Schedulable, 1 Unschedulable. Origin reason is pair-task-1: 0/1 nodes are unavailable"
     )
-    world.state.version += 1
-    again = world.run()
+    plain.state.version += 1
+    again = plain.run()
     assert again.pod_groups == [] and again.conditions == [] and again.events == []
 
 

@@ -33,7 +33,8 @@ def build(nodes: list, plugins: list, pods: int, request: tuple[float, int], see
         taints = ["later=:PreferNoSchedule"] if kind == "soft" else []
         world.nodes(f"n{number}", cpu=cpu, memory=f"{memory}Gi", pods=6, labels=labels, taints=taints)
         for held in range(min(used, cpu)):
-            world.pod(f"held-{number}-{held}", node=f"n{number}", cpu=1)
+            world.pod(f"held-{number}-{held}", job="held", node=f"n{number}", cpu=1)
+    world.job("held", pods=0)
     prefers = {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
         {"weight": 7, "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}},
         {"weight": 3, "preference": {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}},

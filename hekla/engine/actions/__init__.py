@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from hekla.engine.actions.allocate import Allocate
 from hekla.engine.actions.backfill import Backfill
 from hekla.engine.actions.enqueue import Enqueue
+from hekla.engine.actions.preempt import Preempt
+from hekla.engine.actions.reclaim import Reclaim
+from hekla.engine.actions.shuffle import Shuffle
 
 if TYPE_CHECKING:
     from hekla.engine.session import Session
@@ -23,4 +26,6 @@ class Action(Protocol):
     def run(self, session: Session) -> None: ...
 
 
-ACTIONS: Mapping[str, Action] = {action.name: action for action in (Enqueue(), Allocate(), Backfill())}
+ACTIONS: Mapping[str, Action] = {
+    action.name: action for action in (Enqueue(), Allocate(), Backfill(), Preempt(), Reclaim(), Shuffle())
+}

@@ -123,18 +123,23 @@ class _Turns:
     def _serve(self, queue: Queue, job: Job, alone: bool) -> bool:
         """One turn of one job; True where it wants another."""
         session, sheet = self.session, self.sheets[job.key]
+        statement: Statement | None
         if job.policies or job.has_hard_topology:
             statement = allocate_job(session, queue, job, sheet)
         else:
             sub_job = job.default_sub_job()
             tasks = sheet.tasks[sub_job.uid]
-            statement = allocate_tasks(session, queue, sub_job, tasks, None, alone and session.job_ready(job))
+            statement = allocate_nominated(session, queue, sub_job, tasks) if sub_job.nominated_domain else None
+            if statement is None:
+                statement = allocate_tasks(session, queue, sub_job, tasks, None, alone and session.job_ready(job))
         if statement is None:
             return False
         if not session.job_ready(job):
             session.promised.append(statement)
             return False
         statement.commit()
+        for one in sheet.order:
+            one.nominated_domain = ""
         return bool(sheet)
 
 
@@ -185,9 +190,42 @@ def _try_domain(
     return total, statements
 
 
+def allocate_nominated(session: Session, queue: Queue, sub_job: SubJob, tasks: list[Task]) -> Statement | None:
+    """Every task goes where an eviction made room for it, or none does and the nomination is void."""
+    statement = session.statement()
+    nodes, pipeline = session.state.nodes, session.hooks.pipeline
+    scope = session.nodes_of_domain(sub_job.nominated_domain)
+    for task in tasks:
+        row = nodes.rows.get(task.nominated, -1) if task.nominated else -1
+        held = (
+            row >= 0
+            and (scope is None or bool(scope[row]))
+            and session.allocatable(queue, task)
+            and not session.prefilter(task)
+            and pipeline.passes(session, task, row)
+            and nodes.fits_future(row, task.request)
+        )
+        if not held:
+            statement.discard()
+            sub_job.nominated_domain = ""
+            for one in tasks:
+                one.nominated = ""
+            return None
+        if nodes.fits_idle(row, task.request):
+            statement.allocate(task, row)
+        else:
+            statement.pipeline(task, row)
+    tasks.clear()
+    return statement
+
+
 def _allocate_sub_job(
     session: Session, queue: Queue, sub_job: SubJob, tasks: list[Task], domain: str
 ) -> tuple[Statement | None, float]:
+    if sub_job.nominated_domain:
+        nominated = allocate_nominated(session, queue, sub_job, tasks)
+        if nominated is not None:
+            return nominated, 0.0
     for domains in session.gradient_of_sub_job(sub_job, domain, "allocate"):
         found: list[tuple[str, list[Operation], list[Task]]] = []
         for one in domains:

@@ -1,0 +1,215 @@
+"""preempt: a starving job takes room from lesser ones of its own queue.  Reference: scheduler-core 6.4."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hekla.engine.heap import Heap
+from hekla.engine.nodes import Rows
+from hekla.engine.statement import Evicted, Statement
+from hekla.engine.tasks import PREEMPTABLE, Job, Task
+from hekla.engine.victims import in_order, make_room
+
+if TYPE_CHECKING:
+    from hekla.engine.session import Session
+
+REASON = "preempt"
+Wanted = Callable[[Task], bool]
+
+
+class Preempt:
+    """First between jobs of a queue, then between the tasks of one job."""
+
+    name = "preempt"
+    arguments: Mapping[str, Any] = {
+        "predicateErrorCacheEnable": True,
+        "enableTopologyAwarePreemption": False,
+        "topologyAwarePreemptWorkerNum": 16,
+        "minCandidateNodesPercentage": 10,
+        "minCandidateNodesAbsolute": 1,
+        "maxCandidateNodesAbsolute": 100,
+    }
+
+    def run(self, session: Session) -> None:
+        starving: dict[str, list[Job]] = {}
+        for job in session.active_jobs():
+            if job.is_pending or job.has_topology or session.job_valid(job) is not None:
+                continue
+            if session.job_starving(job):
+                starving.setdefault(job.queue, []).append(job)
+        queues = Heap(session.queue_key, (session.state.queues[name] for name in starving))
+        preemption = _Preemption(session)
+        while queues:
+            jobs = starving[queues.pop().name]
+            tasks = {job.key: _waiting(session, job) for job in jobs}
+            waiting = Heap(session.job_key, jobs)
+            while waiting:
+                job = waiting.pop()
+                _between_jobs(session, preemption, job, tasks[job.key])
+            for job in jobs:
+                _within_job(session, preemption, job)
+
+
+def _waiting(session: Session, job: Job) -> list[Task]:
+    return session.sorted_tasks(task for task in job.pending() if not task.gated)
+
+
+def _between_jobs(session: Session, preemption: _Preemption, job: Job, tasks: list[Task]) -> None:
+    statement = session.statement()
+
+    def wanted(victim: Task) -> bool:
+        other = victim.job
+        return other is not None and session.in_session(other) and other.queue == job.queue and other is not job
+
+    while tasks and session.job_starving(job):
+        preemption.claim(statement, tasks.pop(0), wanted)
+    if session.job_pipelined(job):
+        if statement.evicts:
+            session.metric("eviction_transactions_total", 1.0, action=REASON)
+        statement.commit()
+    else:
+        statement.discard()
+
+
+def _within_job(session: Session, preemption: _Preemption, job: Job) -> None:
+    for task in _waiting(session, job):
+        statement = session.statement()
+        if not preemption.claim(statement, task, lambda victim: victim.job is job):
+            statement.discard()
+            return
+        statement.commit()
+
+
+class _Preemption:
+    """How one task finds a node by evicting others."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.topology_aware = session.argument(REASON, "enableTopologyAwarePreemption", False)
+
+    def claim(self, statement: Statement, task: Task, wanted: Wanted) -> bool:
+        """Promise the task a node, with the evictions that it takes; False where there is none."""
+        session = self.session
+        if task.pods.preemption_policy == "Never" or not self._eligible(task) or session.prefilter(task):
+            return False
+        mask = session.hooks.pipeline.preempt_mask(session, task)
+        job = task.job
+        assert job is not None
+        errors = job.fit_errors.get(task.key)
+        if errors is not None and errors.unresolvable is not None:
+            mask &= ~errors.unresolvable
+        for rows in session.shard_groups(np.flatnonzero(mask)):
+            found = self._aware(statement, task, rows, wanted) if self.topology_aware else self._plain(
+                statement, task, rows, wanted
+            )
+            if found:
+                return True
+        return False
+
+    def _eligible(self, task: Task) -> bool:
+        """Not while the node that was promised last time is still being emptied.  Reference: scheduler-core 6.4, 1."""
+        if not task.nominated:
+            return True
+        nodes = self.session.state.nodes
+        row = nodes.rows.get(task.nominated)
+        pipeline = self.session.hooks.pipeline
+        if row is None or pipeline.passes(self.session, task, row):
+            return False
+        if not pipeline.passes(self.session, task, row, unresolvable_only=True):
+            return True
+        return not any(one.disrupted and one.priority < task.priority for one in nodes.tasks[row].values())
+
+    def _candidates(self, task: Task, row: int, wanted: Wanted) -> list[Task]:
+        return [
+            one
+            for one in self.session.state.nodes.tasks[row].values()
+            if one.status in PREEMPTABLE and one.preemptable and (one.best_effort or not task.best_effort) and wanted(one)
+        ]
+
+    def _fits(self, task: Task, row: int) -> bool:
+        session, job = self.session, task.job
+        assert job is not None
+        return (
+            session.state.nodes.fits_future(row, task.request)
+            and session.allocatable(session.queue_of(job), task)
+            and session.hooks.pipeline.passes(session, task, row)
+        )
+
+    def _plain(self, statement: Statement, task: Task, rows: Rows, wanted: Wanted) -> bool:
+        """The first node, best score first, where evicting from the lowest up makes room."""
+        session = self.session
+        for row in session.hooks.pipeline.ranked(session, task, rows).tolist():
+            victims = session.preemptable(task, self._candidates(task, row, wanted))
+            if not make_room(session, task, row, victims):
+                continue
+            queue = in_order(session, victims, task)
+            trial = session.statement()
+            evicted_something = False
+            while queue and not self._fits(task, row):
+                victim = queue.pop(0)
+                trial.evict(victim, REASON)
+                evicted_something = evicted_something or not victim.best_effort
+            if not self._fits(task, row):
+                trial.discard()
+                continue
+            trial.pipeline(task, row, evicted_something)
+            statement.merge(trial)
+            return True
+        return False
+
+    def _aware(self, statement: Statement, task: Task, rows: Rows, wanted: Wanted) -> bool:
+        """Of the first nodes where it works, the one whose victims hurt least."""
+        argument = self.session.argument
+        share = len(rows) * argument(REASON, "minCandidateNodesPercentage", 10) // 100
+        enough = min(
+            max(share, argument(REASON, "minCandidateNodesAbsolute", 1)),
+            argument(REASON, "maxCandidateNodesAbsolute", 100),
+            len(rows),
+        )
+        found: list[tuple[int, list[Task]]] = []
+        for row in rows.tolist():
+            if len(found) >= max(enough, 1):
+                break
+            victims = self._least_victims(task, row, wanted)
+            if victims:
+                found.append((row, victims))
+        if not found:
+            return False
+        row, victims = min(found, key=lambda one: self._harm(one[1]))
+        for victim in victims:
+            statement.evict(victim, REASON)
+        statement.pipeline(task, row, True)
+        return True
+
+    def _least_victims(self, task: Task, row: int, wanted: Wanted) -> list[Task]:
+        """Evict until it fits, then spare whom it can, the highest first; everything is undone again."""
+        session = self.session
+        victims = session.preemptable(task, self._candidates(task, row, wanted))
+        if not make_room(session, task, row, victims):
+            return []
+        trial = session.statement()
+        queue = in_order(session, victims, task)
+        while queue:
+            trial.evict(queue.pop(0), REASON)
+            if self._fits(task, row):
+                break
+        if not trial or not self._fits(task, row):
+            trial.rollback()
+            return []
+        needed: list[Task] = []
+        order = [one.task for one in trial.operations if isinstance(one, Evicted)]
+        for victim in reversed(order):
+            trial.spare(victim)
+            if not self._fits(task, row):
+                trial.evict(victim, REASON)
+                needed.append(victim)
+        trial.rollback()
+        return needed
+
+    def _harm(self, victims: list[Task]) -> tuple[float, ...]:
+        highest = max(victim.priority for victim in victims)
+        latest = min(victim.start or self.session.now for victim in victims if victim.priority == highest)
+        return victims[0].priority, sum(victim.priority + 2**31 for victim in victims), len(victims), -latest

@@ -1,0 +1,101 @@
+"""reclaim: a queue takes back what it deserves from queues that hold more than theirs.  Reference: scheduler-core 6.5."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hekla.engine.heap import Heap
+from hekla.engine.statement import Statement
+from hekla.engine.tasks import Job, Status, Task
+from hekla.engine.victims import in_order, make_room
+
+if TYPE_CHECKING:
+    from hekla.engine.session import Session
+
+REASON = "reclaim"
+
+
+class Reclaim:
+    """Across queues; the victims' queues must allow it."""
+
+    name = "reclaim"
+    arguments: Mapping[str, Any] = {"predicateErrorCacheEnable": True}
+
+    def run(self, session: Session) -> None:
+        starving: dict[str, Heap[Job]] = {}
+        for job in session.active_jobs():
+            if job.is_pending or session.job_valid(job) is not None:
+                continue
+            heap = starving.get(job.queue)
+            if heap is None:
+                heap = starving[job.queue] = Heap(session.job_key)
+            if session.job_starving(job):
+                heap.push(job)
+        queues = Heap(session.queue_key, (session.state.queues[name] for name in starving))
+        while queues:
+            queue = queues.pop()
+            if session.overused(queue):
+                continue
+            jobs = starving[queue.name]
+            while jobs:
+                _reclaim_for_job(session, jobs.pop())
+
+
+def _reclaim_for_job(session: Session, job: Job) -> None:
+    queue = session.queue_of(job)
+    statement = session.statement()
+    tasks = session.sorted_tasks(task for task in job.pending() if not task.gated)
+    for task in tasks:
+        if not session.job_starving(job):
+            break
+        if task.pods.preemption_policy == "Never" or not session.preemptive(queue, [task]) or session.prefilter(task):
+            continue
+        _reclaim_for_task(session, statement, job, task)
+    if not session.job_pipelined(job):
+        statement.discard()
+        return
+    if statement.evicts:
+        session.metric("eviction_transactions_total", 1.0, action=REASON)
+    statement.commit()
+
+
+def _reclaim_for_task(session: Session, statement: Statement, job: Job, task: Task) -> bool:
+    nodes = session.state.nodes
+    mask = session.hooks.pipeline.preempt_mask(session, task)
+    errors = job.fit_errors.get(task.key)
+    if errors is not None and errors.unresolvable is not None:
+        mask &= ~errors.unresolvable
+    for rows in session.shard_groups(np.flatnonzero(mask)):
+        for row in rows.tolist():
+            candidates = [one for one in nodes.tasks[row].values() if _may_go(session, job, one)]
+            if not candidates or not make_room(session, task, row, candidates):
+                continue  # The plugins only ever take candidates away.
+            victims = session.reclaimable(task, candidates)
+            if not make_room(session, task, row, victims):
+                continue
+            trial = session.statement()
+            queue = in_order(session, victims, task)
+            while queue and not nodes.fits_future(row, task.request):
+                trial.evict(queue.pop(0), REASON)
+            if not nodes.fits_future(row, task.request):
+                trial.discard()
+                continue
+            trial.pipeline(task, row, trial.evicts)
+            statement.merge(trial)
+            return True
+    return False
+
+
+def _may_go(session: Session, job: Job, one: Task) -> bool:
+    other = one.job
+    return (
+        one.status is Status.RUNNING
+        and one.preemptable
+        and other is not None
+        and session.in_session(other)
+        and other.queue != job.queue
+        and session.queue_of(other).reclaimable
+    )

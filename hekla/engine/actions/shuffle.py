@@ -1,0 +1,25 @@
+"""shuffle: evicts whom the plugins name, so that they find better places.  Reference: scheduler-core 6.6."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from hekla.engine.tasks import Status
+
+if TYPE_CHECKING:
+    from hekla.engine.session import Session
+
+
+class Shuffle:
+    """The plugins decide; this carries it out."""
+
+    name = "shuffle"
+    arguments: Mapping[str, Any] = {}
+
+    def run(self, session: Session) -> None:
+        if not session.hooks("victim_tasks"):
+            return
+        running = [task for job in session.jobs() for task in job.counts.statuses[Status.RUNNING].values()]
+        for task in session.victim_tasks(running):
+            session.evict_now(task, self.name)

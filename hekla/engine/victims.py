@@ -1,0 +1,56 @@
+"""Who is evicted first, and whether what they free is enough.  Reference: scheduler-core 5.4, 6.0.6."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cmp_to_key
+from typing import TYPE_CHECKING
+
+from hekla.engine.resources import EPSILON
+from hekla.engine.tasks import PREEMPTABLE, Task
+
+if TYPE_CHECKING:
+    from hekla.engine.session import Session
+
+__all__ = ["PREEMPTABLE", "in_order", "make_room"]
+
+
+def in_order(session: Session, victims: Iterable[Task], claimer: Task) -> list[Task]:
+    """Victims, the first to go first."""
+    claiming = claimer.job if session.in_session(claimer.job) else None
+
+    def compare(left: Task, right: Task) -> int:
+        mine, theirs = left.job, right.job
+        if mine is theirs:
+            return _later_first(session, left, right)
+        if mine is None or theirs is None:
+            return -1 if mine is None else 1
+        if claiming is None or mine.queue == theirs.queue:
+            one, other = session.job_rank(mine), session.job_rank(theirs)
+            if one != other:
+                return 1 if one < other else -1
+            return _later_first(session, left, right)
+        claimer_queue = session.queue_of(claiming)
+        first = session.victim_queue_key(session.queue_of(mine), claimer_queue)
+        second = session.victim_queue_key(session.queue_of(theirs), claimer_queue)
+        if first < second:
+            return -1
+        return 1 if second < first else 0
+
+    return sorted(victims, key=cmp_to_key(compare))
+
+
+def _later_first(session: Session, left: Task, right: Task) -> int:
+    one, other = session.task_key(left), session.task_key(right)
+    if one < other:
+        return 1
+    return -1 if other < one else 0
+
+
+def make_room(session: Session, task: Task, row: int, victims: Iterable[Task]) -> bool:
+    """Whether the node would have room for the task once all victims had left."""
+    free = session.state.nodes.future_idle_of(row)
+    for victim in victims:
+        for column, value in victim.request:
+            free[column] += value
+    return all(value < free[column] + EPSILON for column, value in task.request)
