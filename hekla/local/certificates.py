@@ -152,9 +152,7 @@ def general_name(text: str) -> x509.GeneralName:
 
 
 def private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
 
 
 def ensure(directory: Path) -> None:
@@ -202,5 +200,3 @@ def write_kubeconfigs(cluster: Cluster, port: int) -> None:
     server = f"https://127.0.0.1:{port}"
     write_atomically(cluster.kubeconfig, kubeconfig(cluster.name, server, cluster.pki))
     write_atomically(cluster.internal_kubeconfig, unix_kubeconfig(cluster.name, cluster.socket))
-
-

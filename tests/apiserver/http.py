@@ -56,7 +56,11 @@ class Http:
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         self.connection.request(method, path, data, sent)
         answer = self.connection.getresponse()
-        return Answer(answer.status, {key.lower(): value for key, value in answer.getheaders()}, answer.read())
+        received: dict[str, str] = {}
+        for key, value in answer.getheaders():
+            known = received.get(key.lower())
+            received[key.lower()] = f"{known}, {value}" if known else value
+        return Answer(answer.status, received, answer.read())
 
     def get(self, path: str, **headers: str) -> Answer:
         return self.request("GET", path, **headers)

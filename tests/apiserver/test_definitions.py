@@ -27,16 +27,19 @@ def definition(plural: str, kind: str, schema: Json | None = None, **more: Any) 
     }  # fmt: skip
 
 
+SPEC_FIELDS: Json = {
+    "a": {"type": "integer", "minimum": 1},
+    "b": {"type": "string", "default": "bee"},
+    "replicas": {"type": "integer"},
+}
+STATUS_FIELDS: Json = {"phase": {"type": "string"}, "replicas": {"type": "integer"}, "selector": {"type": "string"}}
 SPEC: Json = {
     "type": "object",
     "properties": {
-        "spec": {
-            "type": "object", "required": ["a"],
-            "properties": {"a": {"type": "integer", "minimum": 1}, "b": {"type": "string", "default": "bee"}, "replicas": {"type": "integer"}},
-        },
-        "status": {"type": "object", "properties": {"phase": {"type": "string"}, "replicas": {"type": "integer"}, "selector": {"type": "string"}}},
+        "spec": {"type": "object", "required": ["a"], "properties": SPEC_FIELDS},
+        "status": {"type": "object", "properties": STATUS_FIELDS},
     },
-}  # fmt: skip
+}
 
 
 def until(condition: Any) -> None:
@@ -50,7 +53,10 @@ def until(condition: Any) -> None:
 def test_a_definition_is_served_at_once(http: Http) -> None:
     created = http.post(CRDS, definition("widgets", "Widget", SPEC))
     assert created.status == 201, created
-    answer = http.post("/apis/ex.com/v1/namespaces/default/widgets", {"apiVersion": "ex.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"a": 1}})
+    answer = http.post(
+        "/apis/ex.com/v1/namespaces/default/widgets",
+        {"apiVersion": "ex.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"a": 1}},
+    )
     assert answer.status == 201, answer
     until(lambda: any(c["type"] == "Established" for c in http.get(f"{CRDS}/widgets.ex.com").tree["status"].get("conditions", [])))
     status = http.get(f"{CRDS}/widgets.ex.com").tree["status"]
@@ -179,6 +185,9 @@ def test_names_are_taken_once(http: Http) -> None:
 def test_definitions_are_served_again_after_a_restart(apiserver: Any) -> None:
     http = Http(apiserver)
     http.post(CRDS, definition("lasting", "Last", SPEC))
-    http.post("/apis/ex.com/v1/namespaces/default/lasting", {"apiVersion": "ex.com/v1", "kind": "Last", "metadata": {"name": "w"}, "spec": {"a": 1}})
+    http.post(
+        "/apis/ex.com/v1/namespaces/default/lasting",
+        {"apiVersion": "ex.com/v1", "kind": "Last", "metadata": {"name": "w"}, "spec": {"a": 1}},
+    )
     apiserver.restart(kill=True)
     assert Http(apiserver).get("/apis/ex.com/v1/lasting").names == ["w"]

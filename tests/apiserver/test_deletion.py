@@ -133,9 +133,7 @@ def test_a_terminating_namespace(http: Http) -> None:
     assert http.delete("/api/v1/namespaces/nsx").status == 200
     answer = http.post("/api/v1/namespaces/nsx/configmaps", config_map("z"))
     assert answer.status == 403
-    assert answer.message == (
-        'configmaps "z" is forbidden: unable to create new content in namespace nsx because it is being terminated'
-    )
+    assert answer.message == ('configmaps "z" is forbidden: unable to create new content in namespace nsx because it is being terminated')
     assert answer.tree["details"]["causes"][0]["reason"] == "NamespaceTerminating"
     namespace = http.get("/api/v1/namespaces/nsx").tree
     namespace["spec"]["finalizers"] = []

@@ -30,7 +30,9 @@ def test_nothing_acknowledged_is_lost_by_a_kill(tmp_path: Path) -> None:
             # Every writer keeps a list of its own, so that nothing but the server decides what is known.
             written: list[list[tuple[str, str]]] = [[] for _ in range(4)]
 
-            def write(writer: int, stop: threading.Event = stop, written: list[list[tuple[str, str]]] = written, round: int = round) -> None:
+            def write(
+                writer: int, stop: threading.Event = stop, written: list[list[tuple[str, str]]] = written, round: int = round
+            ) -> None:
                 http = Http(server)
                 number = 0
                 while not stop.is_set():
@@ -209,7 +211,7 @@ async def test_readers_see_what_is_committed_writers_what_is_accepted(collection
     assert collection.newest("a") is None
     await gone_again.done
     assert collection.rows == {}
-    assert collection.keys() == []
+    assert collection.ordered() == []
     await collection.store.close()
 
 
@@ -218,11 +220,11 @@ async def test_keys_stay_in_order(collection: Collection) -> None:
     rows = {}
     for name in ("c", "a", "b"):
         rows[name] = await collection.create(tree(name)).done
-    before = collection.keys()
+    before = collection.ordered()
     assert before == ["a", "b", "c"]
     await collection.delete(tree("b"), rows["b"]).done
     await collection.create(tree("b")).done
     await collection.create(tree("aa")).done
-    assert collection.keys() == ["a", "aa", "b", "c"]
+    assert collection.ordered() == ["a", "aa", "b", "c"]
     assert before == ["a", "b", "c"]
     await collection.store.close()

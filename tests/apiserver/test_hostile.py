@@ -158,7 +158,16 @@ def test_huge_headers(shared_apiserver: ApiServerProcess) -> None:
 
 
 def test_odd_paths(http: Http) -> None:
-    for path in ("/", "//", "/api/v1/namespaces/%00/pods", "/api/v1/%ff", "/apis//v1", "/api/v1/namespaces//pods", "/..", "/api/v1/pods/" + "x" * 5000):
+    for path in (
+        "/",
+        "//",
+        "/api/v1/namespaces/%00/pods",
+        "/api/v1/%ff",
+        "/apis//v1",
+        "/api/v1/namespaces//pods",
+        "/..",
+        "/api/v1/pods/" + "x" * 5000,
+    ):
         assert http.get(path).status < 500, path
 
 
@@ -191,5 +200,3 @@ def test_pipelined_requests_are_answered_in_order(shared_apiserver: ApiServerPro
             answer += piece
     positions = [answer.index(b'pods \\"p%d\\" not found' % number) for number in range(count)]
     assert positions == sorted(positions)
-
-

@@ -94,7 +94,11 @@ def test_aggregated_roles(http: Http) -> None:
     label = {"rbac.authorization.k8s.io/aggregate-to-view": "true"}
     rules = [{"apiGroups": ["ex.com"], "resources": ["widgets"], "verbs": ["get"]}]
     http.post(f"{RBAC}/clusterroles", {"metadata": {"name": "widgets", "labels": label}, "rules": rules})
-    binding = {"metadata": {"name": "alice"}, "roleRef": {"kind": "ClusterRole", "name": "view"}, "subjects": [{"kind": "User", "name": "alice"}]}
+    binding = {
+        "metadata": {"name": "alice"},
+        "roleRef": {"kind": "ClusterRole", "name": "view"},
+        "subjects": [{"kind": "User", "name": "alice"}],
+    }
     http.post(f"{RBAC}/namespaces/default/rolebindings", binding)
     attributes = {"verb": "get", "group": "ex.com", "resource": "widgets", "namespace": "default"}
     spec = {"user": "alice", "resourceAttributes": attributes}

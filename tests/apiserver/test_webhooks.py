@@ -44,7 +44,9 @@ class Webhook:
         if self.delay:
             await asyncio.sleep(self.delay)
         response = {"uid": review["request"]["uid"], **self.answer(review["request"])}
-        return Response(self.status, json.dumps({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response}).encode())
+        return Response(
+            self.status, json.dumps({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response}).encode()
+        )
 
     def configuration(self, sort: str, name: str, **more: Any) -> Json:
         bundle = base64.b64encode((self.pki / "ca.crt").read_bytes()).decode()

@@ -106,9 +106,29 @@ class Connection(asyncio.Protocol):
     """One client."""
 
     __slots__ = (
-        "_body", "_body_size", "_discarding", "_expect", "_fields", "_header_size", "_keep_alive", "_paused_reading",
-        "_paused_writing", "_queue", "_refused", "_task", "_target", "_upgrading", "_waiters", "body", "busy", "handler",
-        "max_body", "parser", "peer", "server", "transport",
+        "_body",
+        "_body_size",
+        "_discarding",
+        "_expect",
+        "_fields",
+        "_header_size",
+        "_keep_alive",
+        "_paused_reading",
+        "_paused_writing",
+        "_queue",
+        "_refused",
+        "_target",
+        "_task",
+        "_upgrading",
+        "_waiters",
+        "body",
+        "busy",
+        "handler",
+        "max_body",
+        "parser",
+        "peer",
+        "server",
+        "transport",
     )  # fmt: skip
 
     def __init__(self, server: Server) -> None:
@@ -342,12 +362,9 @@ class Connection(asyncio.Protocol):
             await self._stream(answer, request, keep_alive, transport)
 
     async def _stream(self, answer: Stream, request: Request, keep_alive: bool, transport: asyncio.Transport) -> None:
-        chunked = answer.length is None
         lead = head(answer.status, answer.content_type, answer.headers)
-        if chunked:
-            lead += b"Transfer-Encoding: chunked\r\n"
-        else:
-            lead += b"Content-Length: %d\r\n" % answer.length
+        chunked = answer.length is None
+        lead += b"Transfer-Encoding: chunked\r\n" if answer.length is None else b"Content-Length: %d\r\n" % answer.length
         if not keep_alive:
             lead += b"Connection: close\r\n"
         transport.write(bytes(lead + b"\r\n"))

@@ -116,9 +116,7 @@ class Admission:
         namespaces = self.registry["namespaces"]
         row = namespaces.collection.newest(attributes.namespace)
         if row is None:
-            raise Refusal(
-                404, f'namespaces "{attributes.namespace}" not found', details=details(namespaces.kind, attributes.namespace)
-            )
+            raise Refusal(404, f'namespaces "{attributes.namespace}" not found', details=details(namespaces.kind, attributes.namespace))
         if row.fields and row.fields[namespaces.collection.positions.get("status.phase", 0)] == "Terminating":
             kind, name = attributes.resource.kind, attributes.name
             why = f"unable to create new content in namespace {attributes.namespace} because it is being terminated"

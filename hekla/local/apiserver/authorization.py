@@ -114,11 +114,8 @@ class Authorizer:
             details = {"name": access.name, **details}
         if access.group:
             details["group"] = access.group
-        raise Refusal(
-            403,
-            f'{subject} is forbidden: User "{user.name}" cannot {access.verb} resource "{access.what}" in API group "{access.group}"{where}',
-            details=details,
-        )
+        wanted = f'{access.verb} resource "{access.what}" in API group "{access.group}"{where}'
+        raise Refusal(403, f'{subject} is forbidden: User "{user.name}" cannot {wanted}', details=details)
 
     def rules_of(self, user: User, namespace: str) -> list[Json]:
         """All rules that hold for a user in a namespace."""
@@ -180,7 +177,7 @@ def rule_allows(rule: Json, access: Access) -> bool:
 
 def reason(grant: Grant, subject: Json) -> str:
     binding = f"{grant.name}/{grant.namespace}" if grant.namespace else grant.name
-    who = f"{subject.get('kind')} \"{subject.get('name')}\""
+    who = f'{subject.get("kind")} "{subject.get("name")}"'
     if subject.get("kind") == "ServiceAccount":
         who = f'ServiceAccount "{subject.get("name")}/{subject.get("namespace") or grant.namespace}"'
     return f'RBAC: allowed by {grant.kind} "{binding}" of {grant.role_kind} "{grant.role}" to {who}'

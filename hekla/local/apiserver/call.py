@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
 
 from hekla.kube.http.server import Request, Response
 from hekla.local.apiserver.identity import User
@@ -120,5 +119,3 @@ def untyped(tree: Json) -> Json:
     elif not isinstance(metadata, dict):
         raise bad_request("metadata must be an object")
     return tree
-
-

@@ -37,7 +37,7 @@ FLAGS = (
     Flag("tls-cert-file", TEXT, "", "certificate of the HTTPS door"),
     Flag("tls-private-key-file", TEXT, "", "key of that certificate"),
     Flag("client-ca-file", TEXT, "", "authority of client certificates and of node agents"),
-    Flag("token-auth-file", TEXT, "", "static tokens, one a line: token,user,uid,\"group1,group2\""),
+    Flag("token-auth-file", TEXT, "", 'static tokens, one a line: token,user,uid,"group1,group2"'),
     Flag("service-account-key-file", TEXT, "", "key that signs service account tokens"),
     Flag("kubelet-client-certificate", TEXT, "", "certificate that this server shows to node agents"),
     Flag("kubelet-client-key", TEXT, "", "key of that certificate"),

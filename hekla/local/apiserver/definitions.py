@@ -16,10 +16,7 @@ from hekla.local.apiserver.call import Call
 from hekla.local.apiserver.deletion import DeleteOptions, Deleter
 from hekla.local.apiserver.identity import User
 from hekla.local.apiserver.kind import Json, Kind
-try:
-    from hekla.local.apiserver.objects import custom
-except ImportError:
-    from hekla.local.apiserver import plain_custom as custom
+from hekla.local.apiserver.objects import custom
 from hekla.local.apiserver.registry import Registry, Resource
 from hekla.local.apiserver.route import Route
 from hekla.local.apiserver.status import Refusal
@@ -52,7 +49,7 @@ class Definitions:
     def start(self) -> None:
         """Serves what is stored, and follows what comes."""
         self.resource.collection.listeners.add(self.on_events)
-        for key in self.resource.collection.keys():
+        for key in self.resource.collection.ordered():
             self._serve(self.resource.collection.rows[key])
             self._settle_soon(key)
 
@@ -234,5 +231,3 @@ def set_condition(status: Json, type: str, value: str, reason: str, message: str
     if found.get("status") != value:
         found["lastTransitionTime"] = now()
     found.update(status=value, reason=reason, message=message)
-
-

@@ -125,5 +125,3 @@ def selects(selector: Json | None, labels: object) -> bool:
         if not good:
             return False
     return True
-
-

@@ -6,7 +6,6 @@ import re
 import time
 from typing import Any
 
-
 from hekla.local.apiserver.kind import Column, Json
 from hekla.local.apiserver.registry import Resource
 from hekla.local.apiserver.status import Refusal
@@ -37,7 +36,7 @@ class Form:
                 items = b",".join([row.data for row in rows])
             else:
                 items = b",".join([prefix + row.data[1:] for row in rows])
-        return b"%b%b,\"items\":[%b]}" % (resource.list_prefix, encode(metadata), items)
+        return b'%b%b,"items":[%b]}' % (resource.list_prefix, encode(metadata), items)
 
     def event(self, resource: Resource, type: str, row: Row, first: bool = False) -> bytes:
         if resource.kind.present is not None:
@@ -219,5 +218,3 @@ def event_bytes(form: Form, resource: Resource, type: str, row: Row, event: Even
     if found is None:
         found = event.encoded[key] = form.event(resource, type, row)
     return found
-
-

@@ -45,7 +45,7 @@ class Health:
     def check(self, request: Request, path: str, ready: bool) -> Response:
         """/healthz, /livez, /readyz, and single checks below them."""
         _, root, *rest = path.split("/")
-        checks = {name: True for name in CHECKS}
+        checks = dict.fromkeys(CHECKS, True)
         if root == "readyz":
             checks["bootstrap"] = ready
         if rest:

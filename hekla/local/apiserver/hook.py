@@ -115,7 +115,7 @@ class HookClients:
         ports: list[Json] = spec.get("ports") or []
         served = next((entry for entry in ports if entry.get("port") == port), None)
         if served is None:
-            raise Unreachable(f"failed to call webhook: no service port {port} found for service \"{name}\"")
+            raise Unreachable(f'failed to call webhook: no service port {port} found for service "{name}"')
         if spec.get("type") == "ExternalName":
             return str(spec.get("externalName")), port
         endpoints = self.registry["endpoints"].collection.newest(f"{namespace}/{name}")

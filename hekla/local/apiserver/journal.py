@@ -116,9 +116,8 @@ class Journal:
             database.execute("PRAGMA wal_autocheckpoint=4000")
             database.execute(SCHEMA)
         except sqlite3.DatabaseError as error:
-            raise StorageError(
-                f"the database {self.path} cannot be read and is not served ({error}); restore it from a copy, or move it away to start empty"
-            ) from error
+            advice = "restore it from a copy, or move it away to start empty"
+            raise StorageError(f"the database {self.path} cannot be read and is not served ({error}); {advice}") from error
         return database
 
     def records(self) -> Iterator[Record]:

@@ -107,6 +107,8 @@ class Kind:
     """Deprecation text of the version."""
     scale: Any = None
     """objects.scale.Scale paths where the scale subresource is served."""
+    schema: Json | None = None
+    """The OpenAPI schema of a custom kind's version, as OpenAPI documents show it."""
     present: Callable[[Json], Json] | None = None
     """Stored tree -> tree of this kind, where two kinds share a store but not their fields (events)."""
     keep: Callable[[Json], Json] | None = None

@@ -97,7 +97,7 @@ def container_of(call: Call, pod: Json) -> str:
         if wanted not in container_names(pod):
             raise bad_request(f"container {wanted} is not valid for pod {call.route.name}")
         return wanted
-    if len(main) != 1 or (pod.get("spec") or {}).get("initContainers") and not main:
+    if len(main) != 1 or ((pod.get("spec") or {}).get("initContainers") and not main):
         initial = [c["name"] for c in (pod.get("spec") or {}).get("initContainers") or []]
         text = f"a container name must be specified for pod {call.route.name}, choose one of: [{' '.join(main)}]"
         if initial:

@@ -23,9 +23,7 @@ JSON_PATCH, MERGE, STRATEGIC, APPLY = (
 
 def unsupported(kind: Kind) -> Refusal:
     types = [JSON_PATCH, MERGE] if kind.merge_keys is None else [JSON_PATCH, MERGE, STRATEGIC]
-    return Refusal(
-        415, f"the body of the request was in an unknown format - accepted media types include: {', '.join(types)}", details={}
-    )
+    return Refusal(415, f"the body of the request was in an unknown format - accepted media types include: {', '.join(types)}", details={})
 
 
 async def patch(writer: Writer, subresources: Subresources, call: Call) -> Response:
@@ -115,5 +113,3 @@ async def patch_scale(subresources: Subresources, call: Call, document: Any, med
     if not isinstance(document, dict) or not (document.get("metadata") or {}).get("resourceVersion"):
         scale.get("metadata", {}).pop("resourceVersion", None)
     return await subresources.put_scale(call, scale)
-
-

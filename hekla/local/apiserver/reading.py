@@ -92,11 +92,19 @@ def check_list_options(request: Request) -> None:
             )  # fmt: skip
         elif not version:
             errors.append(
-                FieldError("resourceVersionMatch", "FieldValueForbidden", "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided")
+                FieldError(
+                    "resourceVersionMatch",
+                    "FieldValueForbidden",
+                    "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
+                )
             )
         elif match == "Exact" and version == "0":
             errors.append(
-                FieldError("resourceVersionMatch", "FieldValueForbidden", 'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
+                FieldError(
+                    "resourceVersionMatch",
+                    "FieldValueForbidden",
+                    'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"',
+                )
             )
     if errors:
         raise invalid_option("ListOptions", errors)
@@ -126,7 +134,7 @@ async def list_objects(store: Store, request: Request, route: Route) -> Response
         keys = [key for key in sorted(state) if not selection.namespace or state[key].namespace == selection.namespace]
         return page(resource, selection, form, keys, state, version, limit)
     shown = version if request.option("resourceVersionMatch") == "Exact" else store.committed
-    return page(resource, selection, form, collection.keys(selection.namespace), collection.rows, shown, limit)
+    return page(resource, selection, form, collection.ordered(selection.namespace), collection.rows, shown, limit)
 
 
 def number_option(request: Request, name: str) -> int:
@@ -142,8 +150,8 @@ def number_option(request: Request, name: str) -> int:
 def rows_of(collection: Collection, namespace: str) -> list[Row]:
     rows = collection.rows
     if not namespace:
-        return [rows[key] for key in collection.keys()]
-    return [rows[key] for key in collection.keys(namespace)]
+        return [rows[key] for key in collection.ordered()]
+    return [rows[key] for key in collection.ordered(namespace)]
 
 
 def selected(collection: Collection, selection: Selection) -> list[Row]:
@@ -210,7 +218,7 @@ def continued(store: Store, resource: Resource, selection: Selection, form: Form
     state = state_at(collection, start.version) if start.version > 0 else collection.rows
     if state is None or start.version > store.committed:
         raise expired(OLD_CONTINUE, Page(-1, start.start).token())
-    keys = collection.keys() if state is collection.rows else sorted(state)
+    keys = collection.ordered() if state is collection.rows else sorted(state)
     prefix = f"{selection.namespace}/" if selection.namespace else ""
     left = [key for key in keys if key > start.start and key.startswith(prefix)]
     version = start.version if start.version > 0 else store.committed

@@ -171,7 +171,9 @@ def parse_labels(text: str) -> list[Requirement]:
                 limit = peek()
                 at += 1
                 if not re.fullmatch(r"-?\d+", limit):
-                    raise bad_request(f"values[0][{key}]: Invalid value: \"{limit}\": for 'Gt', 'Lt' operators, the value must be an integer")
+                    raise bad_request(
+                        f"values[0][{key}]: Invalid value: \"{limit}\": for 'Gt', 'Lt' operators, the value must be an integer"
+                    )
                 requirements.append(Requirement(key, sign, (limit,)))
             elif sign in ("in", "notin"):
                 at += 1

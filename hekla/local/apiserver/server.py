@@ -139,10 +139,7 @@ class ApiServer:
 
     async def _resource(self, request: Request, found: Route, user: User, verb: str) -> Answer:
         kind = found.kind
-        if user.name != "" and not user.master:
-            user = self._impersonated(request, user)
-            self.authorizer.check(user, access_of(found, verb))
-        elif "impersonate-user" in request.headers:
+        if (user.name != "" and not user.master) or "impersonate-user" in request.headers:
             user = self._impersonated(request, user)
             self.authorizer.check(user, access_of(found, verb))
         if verb == "":
@@ -196,9 +193,7 @@ class ApiServer:
                 return await patch(self.writer, self.subresources, call)
             return await self.subresources.put_scale(call, read_body(call, bodies.SCALE))
         if found.subresource in ("exec", "attach", "portforward", "proxy"):
-            raise Refusal(
-                501, f"{found.subresource} is not served by this server yet", reason="NotImplemented", details={}
-            )
+            raise Refusal(501, f"{found.subresource} is not served by this server yet", reason="NotImplemented", details={})
         match verb:
             case "get":
                 return await get(self.store, request, found)

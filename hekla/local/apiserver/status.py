@@ -40,7 +40,13 @@ class Refusal(Exception):
         self.metadata = metadata or {}
 
     def tree(self) -> dict[str, Any]:
-        status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": self.metadata, "status": "Failure", "message": str(self)}
+        status: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": self.metadata,
+            "status": "Failure",
+            "message": str(self),
+        }
         if self.reason:
             status["reason"] = self.reason
         details = dict(self.details) if self.details else {}

@@ -2,8 +2,8 @@
 
 Every write goes one way: it is checked against the newest ACCEPTED state, gets the next resourceVersion, waits for the disk,
 and only then becomes COMMITTED: readable, told to watchers, answered.  So a reader never sees what a power cut could still
-take back, and two writers that race are told apart without waiting for the disk.  What is accepted but not committed lies in a small overlay
-of each collection; when the disk refuses a batch, everything accepted since is refused with it and the overlays are emptied.
+take back, and two writers that race are told apart without waiting for the disk.  What is accepted but not committed lies in a
+small overlay of each collection; when the disk refuses a batch, everything accepted since is refused with it and the overlays are emptied.
 
 Objects are kept as their JSON bytes without `kind` and `apiVersion` (a version of a kind is then a prefix), with a
 small index beside them.
@@ -139,7 +139,7 @@ class Collection:
                 merged[key] = write.row
         return merged.values()
 
-    def keys(self, namespace: str = "") -> list[str]:
+    def ordered(self, namespace: str = "") -> list[str]:
         """Committed keys in order, of one namespace or of all."""
         if self._gone:
             rows = self.rows
@@ -248,7 +248,14 @@ class Collection:
             self.store.superseded += len(write.old.data) + 400
         return event
 
-    def load(self, row: Row) -> None:
+    def load(self, record: Record) -> None:
+        """Takes in a row from the disk."""
+        data = record.data or b""
+        tree = decode(data)
+        metadata = tree["metadata"]
+        namespace = self.store.intern(metadata.get("namespace", ""))
+        uid, labels = metadata.get("uid", ""), self.labels_of(metadata)
+        row = Row(record.id, namespace, metadata["name"], uid, record.version, data, labels, self.fields_of(tree))
         self.rows[row.key] = row
         self._new.append(row.key)
 
@@ -353,21 +360,11 @@ class Store:
         if collection is None:
             collection = self.collections[name] = Collection(self, name, selectable)
             for record in self._unclaimed.pop(name, []):
-                assert record.data is not None
                 try:
-                    tree = decode(record.data)
-                    metadata = tree["metadata"]
-                    namespace = self.intern(metadata.get("namespace", ""))
-                    collection.load(
-                        Row(
-                            record.id, namespace, metadata["name"], metadata.get("uid", ""), record.version, record.data,
-                            collection.labels_of(metadata), collection.fields_of(tree),
-                        )  # fmt: skip
-                    )
+                    collection.load(record)
                 except (msgspec.DecodeError, KeyError, TypeError) as error:
-                    raise StorageError(
-                        f"the database {self.journal.path} is damaged and is not served: {record.collection} {record.key!r} cannot be read ({error})"
-                    ) from error
+                    what = f"{record.collection} {record.key!r} cannot be read ({error})"
+                    raise StorageError(f"the database {self.journal.path} is damaged and is not served: {what}") from error
         else:
             collection.select_also(selectable)
         return collection

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from hekla.kube.http.server import Response
@@ -102,7 +104,11 @@ class Subresources:
     def scale_of(self, call: Call, row: Row) -> Json:
         paths = call.route.kind.scale
         tree = row.tree()
-        metadata = {key: tree["metadata"][key] for key in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp") if key in tree["metadata"]}
+        metadata = {
+            key: tree["metadata"][key]
+            for key in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+            if key in tree["metadata"]
+        }
         replicas = at(tree, paths.spec_replicas)
         if replicas is None:
             where = "." + ".".join(paths.spec_replicas)
@@ -139,7 +145,9 @@ class Subresources:
             if version and version != tree["metadata"]["resourceVersion"]:
                 raise conflict(kind, call.route.name)
             if uid and uid != tree["metadata"]["uid"]:
-                raise conflict(kind, call.route.name, f"Precondition failed: UID in precondition: {uid}, UID in object meta: {tree['metadata']['uid']}")
+                raise conflict(
+                    kind, call.route.name, f"Precondition failed: UID in precondition: {uid}, UID in object meta: {tree['metadata']['uid']}"
+                )
             put_at(tree, paths.spec_replicas, replicas)
             return tree
 
@@ -193,8 +201,8 @@ class Binding(msgspec.Struct, forbid_unknown_fields=True):
     apiVersion: str = "v1"
 
 
-def at(tree: Json, path: tuple[str, ...]) -> object:
-    found: object = tree
+def at(tree: Json, path: tuple[str, ...]) -> Any:
+    found: Any = tree
     for step in path:
         if not isinstance(found, dict):
             return None

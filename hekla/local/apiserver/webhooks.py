@@ -67,9 +67,7 @@ class Chain:
         """In order of configuration name, then position."""
         if self._hooks is None:
             self._hooks = [
-                Hook(key, tree)
-                for key in self.collection.keys()
-                for tree in self.collection.rows[key].tree().get("webhooks") or []
+                Hook(key, tree) for key in self.collection.ordered() for tree in self.collection.rows[key].tree().get("webhooks") or []
             ]
         return self._hooks
 

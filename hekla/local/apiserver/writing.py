@@ -91,9 +91,7 @@ class Writer:
             return call.respond(201, encode(self._shown(resource, tree)))
         return call.respond(201, PLAIN.object(resource, row))
 
-    async def add(
-        self, call: Call, resource: Resource, namespace: str, tree: Json, *, validate: bool = True
-    ) -> tuple[Row | None, Json]:
+    async def add(self, call: Call, resource: Resource, namespace: str, tree: Json, *, validate: bool = True) -> tuple[Row | None, Json]:
         """Creates; the row is None under dry run."""
         kind, strategy = resource.kind, resource.kind.strategy
         metadata = tree["metadata"]
@@ -156,9 +154,7 @@ class Writer:
             return False
         prefix = metadata.get("generateName")
         if not prefix:
-            raise invalid(
-                kind, "", [FieldError("metadata.name", "FieldValueRequired", "Required value: name or generateName is required")]
-            )
+            raise invalid(kind, "", [FieldError("metadata.name", "FieldValueRequired", "Required value: name or generateName is required")])
         metadata["name"] = generated_name(prefix)
         return True
 
@@ -185,9 +181,7 @@ class Writer:
         self._place(route.kind, metadata, route.namespace)
         if route.resource.collection.newest(route.key) is None and route.kind.strategy.create_on_update and not route.subresource:
             if metadata.get("uid"):
-                raise conflict(
-                    route.kind, route.name, f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: "
-                )
+                raise conflict(route.kind, route.name, f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: ")
             metadata.pop("resourceVersion", None)
             return await self.create_tree(call, call.resource, route.namespace, tree)
         strategy = route.kind.strategy
@@ -256,9 +250,7 @@ class Writer:
         """The last finalizer is gone; a pod in its grace period stays until its node agent deletes it."""
         return not metadata.get("deletionGracePeriodSeconds")
 
-    async def _changed(
-        self, call: Call, resource: Resource, row: Row, old: Json, new: Json, subresource: str, admit: bool
-    ) -> Json:
+    async def _changed(self, call: Call, resource: Resource, row: Row, old: Json, new: Json, subresource: str, admit: bool) -> Json:
         kind, strategy = resource.kind, resource.kind.strategy
         self._keep_identity(kind, row, old, new, call.request.method)
         strategy.default(new)
@@ -334,10 +326,7 @@ def tree_copy(tree: Any) -> Any:
 
 def differs_outside(new: Json, old: Json) -> bool:
     """Whether anything but metadata and status changed."""
-    for key in new.keys() | old.keys():
-        if key not in ("metadata", "status") and new.get(key) != old.get(key):
-            return True
-    return False
+    return any(key not in ("metadata", "status") and new.get(key) != old.get(key) for key in new.keys() | old.keys())
 
 
 def new_finalizers(metadata: Json, before: Json) -> list[FieldError]:
@@ -350,5 +339,3 @@ def new_finalizers(metadata: Json, before: Json) -> list[FieldError]:
     shown = ", ".join(f'"{name}"' for name in added)
     text = f"Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
     return [FieldError("metadata.finalizers", "FieldValueForbidden", text)]
-
-
