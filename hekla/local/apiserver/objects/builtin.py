@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hekla.local.apiserver.kind import ALL_VERBS, Kind, Strategy, Subresource
-from hekla.local.apiserver.objects import decode, events, fields, names, strategies
+from hekla.local.apiserver.objects import columns, decode, events, fields, names, strategies
 from hekla.local.apiserver.objects import scale as scaling
 
 _READ_WRITE = ("get", "patch", "update")
@@ -225,6 +225,7 @@ def _entry(group: str, version: str, row: _Row) -> Kind:
         categories=tuple(row.categories.split()),
         verbs=row.verbs,
         subresources=row.subresources,
+        columns=columns.of(group, row.kind),
         selectable=dict(_selectable(name) for name in row.selectable.split()),
         strategy=_strategy(group, row),
         decode=decode.reader(group, version, row.kind, row.also),

@@ -89,7 +89,7 @@ def messages(section: str) -> list[str]:
 
 
 def sections() -> list[str]:
-    return sorted(path.stem for path in _TABLES.glob("*.txt"))
+    return sorted(path.stem for path in _TABLES.glob("*.*.txt"))
 
 
 def flat(described: Message) -> list[tuple[Field, Message]]:

@@ -61,6 +61,13 @@ def check(tree: Any, described: fields.Message, found: Findings) -> dict[str, An
         raise BadBody("exceeded max depth") from None
 
 
+def check_metadata(meta: Any, found: Findings) -> dict[str, Any]:
+    """An object's metadata alone, as custom kinds need it.  Raises BadBody."""
+    described = fields.message("meta.v1", "ObjectMeta")
+    assert described is not None
+    return _object(meta, described, "metadata", "metadata", "ObjectMeta", found)
+
+
 def _object(value: Any, described: fields.Message, path: str, names: str, owner: str, found: Findings) -> dict[str, Any]:
     """`path` has list positions and is for findings, `names` has none and is for type errors; both end without a dot."""
     if not isinstance(value, (dict, Pairs)):

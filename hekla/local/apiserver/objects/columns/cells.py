@@ -1,0 +1,142 @@
+"""What cells are made of: ages in Go's short form, labels and selectors as text, container names.  Pure; `now` is handed in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from hekla.local.apiserver.kind import Column, Json
+
+Cell = Callable[[Json, float], Any]
+NONE, UNKNOWN, UNSET = "<none>", "<unknown>", "<unset>"
+
+
+@lru_cache(maxsize=8192)
+def seconds(timestamp: str) -> float:
+    """RFC 3339 -> seconds since the epoch.  Raises ValueError."""
+    return datetime.fromisoformat(timestamp).timestamp()
+
+
+def duration(length: float) -> str:
+    """A length of time in seconds as kubectl prints it: 45s, 2m7s, 3h12m, 5d."""
+    whole = int(length)
+    if whole < -1:
+        return "<invalid>"
+    if whole < 0:
+        return "0s"
+    if whole < 120:
+        return f"{whole}s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 10:
+        return f"{minutes}m{rest}s" if rest else f"{minutes}m"
+    if minutes < 180:
+        return f"{minutes}m"
+    hours, rest = divmod(minutes, 60)
+    if hours < 8:
+        return f"{hours}h{rest}m" if rest else f"{hours}h"
+    if hours < 48:
+        return f"{hours}h"
+    days, rest = divmod(hours, 24)
+    if hours < 192:
+        return f"{days}d{rest}h" if rest else f"{days}d"
+    if days < 730:
+        return f"{days}d"
+    years, rest = divmod(days, 365)
+    if years < 8:
+        return f"{years}y{rest}d" if rest else f"{years}y"
+    return f"{years}y"
+
+
+def age(timestamp: Any, now: float) -> str:
+    if not isinstance(timestamp, str) or not timestamp:
+        return UNKNOWN
+    try:
+        return duration(now - seconds(timestamp))
+    except ValueError:
+        return "<invalid>"
+
+
+def at(tree: Any, *path: str) -> Any:
+    """The value at a path, None where it ends early."""
+    for name in path:
+        if not isinstance(tree, dict):
+            return None
+        tree = tree.get(name)
+    return tree
+
+
+def cell(*path: str, absent: Any = "") -> Cell:
+    def value(tree: Json, _now: float) -> Any:
+        found = at(tree, *path)
+        return absent if found is None or found == "" else found
+
+    return value
+
+
+def labels(values: Json | None) -> str:
+    return ",".join(f"{key}={value}" for key, value in sorted((values or {}).items())) or NONE
+
+
+_OPERATORS = {"In": "in", "NotIn": "notin"}
+
+
+def selector(value: Json | None) -> str:
+    """A LabelSelector as kubectl prints it."""
+    if value is None:
+        return NONE
+    terms = [f"{key}={text}" for key, text in sorted((value.get("matchLabels") or {}).items())]
+    for wanted in value.get("matchExpressions") or ():
+        key, operator = wanted.get("key", ""), wanted.get("operator", "")
+        if operator == "Exists":
+            terms.append(key)
+        elif operator == "DoesNotExist":
+            terms.append(f"!{key}")
+        else:
+            terms.append(f"{key} {_OPERATORS.get(operator, operator)} ({','.join(sorted(wanted.get('values') or ()))})")
+    return ",".join(terms) or NONE
+
+
+def containers(*path: str) -> tuple[Column, Column]:
+    """The wide columns that name a template's containers and images."""
+
+    def joined(field: str) -> Cell:
+        def text(tree: Json, _now: float) -> str:
+            found = at(tree, *path, "containers") or ()
+            return ",".join(str(container.get(field, "")) for container in found)
+
+        return text
+
+    return (
+        wide("Containers", joined("name"), "Names of each container in the template."),
+        wide("Images", joined("image"), "Images referenced by each container in the template."),
+    )
+
+
+def column(name: str, value: Cell, description: str = "", type: str = "string", format: str = "") -> Column:
+    return Column(name, type, format, description or f"{name} of the object.", 0, value)
+
+
+def number(name: str, value: Cell, description: str = "") -> Column:
+    return column(name, value, description, "integer")
+
+
+def wide(name: str, value: Cell, description: str = "", type: str = "string") -> Column:
+    """A column that only `-o wide` shows."""
+    return Column(name, type, "", description or f"{name} of the object.", 1, value)
+
+
+def listed(values: Iterable[str], limit: int = 3) -> str:
+    """The first few of a list, and how many more there are."""
+    found = list(values)
+    if len(found) > limit:
+        return ",".join(found[:limit]) + f" + {len(found) - limit} more..."
+    return ",".join(found) or NONE
+
+
+NAME = Column("Name", "string", "name", "Name of the object, unique among its kind in its namespace.", 0, cell("metadata", "name"))
+AGE = column("Age", lambda tree, now: age(at(tree, "metadata", "creationTimestamp"), now), "How long ago the object was created.")
+CREATED = Column(
+    "Created At", "date", "", "When the object was created.", 0, cell("metadata", "creationTimestamp")
+)

@@ -1,0 +1,219 @@
+"""Rows of policy, networking, storage, access and extension kinds (local-cluster 1.10)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hekla.local.apiserver.kind import Json
+from hekla.local.apiserver.objects.columns.cells import (
+    AGE,
+    CREATED,
+    NAME,
+    NONE,
+    UNSET,
+    Cell,
+    at,
+    cell,
+    column,
+    labels,
+    listed,
+    number,
+    selector,
+    wide,
+)
+
+RBAC = "rbac.authorization.k8s.io"
+_DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+
+
+def _class_name(tree: Json, _now: float) -> str:
+    name = str(at(tree, "metadata", "name"))
+    annotations = at(tree, "metadata", "annotations") or {}
+    return f"{name} (default)" if annotations.get(_DEFAULT_CLASS) == "true" else name
+
+
+def _truth(*path: str) -> Cell:
+    return lambda tree, _now: bool(at(tree, *path))
+
+
+def _subjects(kind: str) -> Cell:
+    def value(tree: Json, _now: float) -> str:
+        found = [subject for subject in tree.get("subjects") or () if subject.get("kind") == kind]
+        if kind == "ServiceAccount":
+            return ", ".join(f"{subject.get('namespace', '')}/{subject.get('name', '')}" for subject in found)
+        return ", ".join(str(subject.get("name", "")) for subject in found)
+
+    return value
+
+
+def _role(tree: Json, _now: float) -> str:
+    return f"{at(tree, 'roleRef', 'kind')}/{at(tree, 'roleRef', 'name')}"
+
+
+def _length(*path: str) -> Cell:
+    return lambda tree, _now: len(at(tree, *path) or ())
+
+
+def _slice_ports(tree: Json, _now: float) -> str:
+    ports = tree.get("ports")
+    if not ports:
+        return UNSET if ports is None else "<any>"
+    return listed(str(port.get("port", "*")) for port in ports)
+
+
+def _slice_endpoints(tree: Json, _now: float) -> str:
+    found = [address for endpoint in tree.get("endpoints") or () for address in endpoint.get("addresses") or ()]
+    return UNSET if not found else listed(found)
+
+
+def _hosts(tree: Json, _now: float) -> str:
+    return listed(rule.get("host") or "*" for rule in at(tree, "spec", "rules") or ()).replace(NONE, "*")
+
+
+def _addresses(tree: Json, _now: float) -> str:
+    return ",".join(item.get("ip") or item.get("hostname") or "" for item in at(tree, "status", "loadBalancer", "ingress") or ())
+
+
+def _claim_state(tree: Json, _now: float) -> str:
+    states = ["deleted"] if at(tree, "metadata", "deletionTimestamp") else []
+    if not at(tree, "status", "allocation"):
+        return ",".join([*states, "pending"])
+    return ",".join([*states, "allocated", *(["reserved"] if at(tree, "status", "reservedFor") else [])])
+
+
+def _service_of(tree: Json, _now: float) -> str:
+    service = at(tree, "spec", "service")
+    return f"{service.get('namespace')}/{service.get('name')}" if service else "Local"
+
+
+def _available(tree: Json, _now: float) -> str:
+    for condition in at(tree, "status", "conditions") or ():
+        if condition.get("type") == "Available":
+            good = condition.get("status") == "True"
+            return "True" if good else f"{condition.get('status')} ({condition.get('reason')})"
+    return "Unknown"
+
+
+def _request_condition(tree: Json, _now: float) -> str:
+    names = [condition.get("type", "") for condition in at(tree, "status", "conditions") or ()]
+    text = ",".join(names) or "Pending"
+    return f"{text},Issued" if at(tree, "status", "certificate") else text
+
+
+def _reference(tree: Json, _now: float) -> str:
+    target: Any = at(tree, "spec", "scaleTargetRef") or {}
+    return f"{target.get('kind')}/{target.get('name')}"
+
+
+_BINDING = (
+    NAME,
+    column("Role", _role),
+    AGE,
+    wide("Users", _subjects("User")),
+    wide("Groups", _subjects("Group")),
+    wide("ServiceAccounts", _subjects("ServiceAccount")),
+)
+_WEBHOOKS = (NAME, number("Webhooks", _length("webhooks"), "How many webhooks it holds."), AGE)
+_SCALER = (
+    NAME,
+    column("Reference", _reference),
+    column("Targets", lambda tree, _now: "<unknown>"),
+    column("MinPods", lambda tree, _now: str(at(tree, "spec", "minReplicas") or UNSET)),
+    number("MaxPods", cell("spec", "maxReplicas", absent=0)),
+    number("Replicas", cell("status", "currentReplicas", absent=0)),
+    AGE,
+)
+
+COLUMNS = {
+    ("storage.k8s.io", "StorageClass"): (
+        NAME._replace(cell=_class_name),
+        column("Provisioner", cell("provisioner")),
+        column("ReclaimPolicy", cell("reclaimPolicy")),
+        column("VolumeBindingMode", cell("volumeBindingMode")),
+        column("AllowVolumeExpansion", _truth("allowVolumeExpansion"), type="boolean"),
+        AGE,
+    ),
+    ("scheduling.k8s.io", "PriorityClass"): (
+        NAME,
+        number("Value", cell("value", absent=0)),
+        column("Global-Default", _truth("globalDefault"), type="boolean"),
+        AGE,
+        column("PreemptionPolicy", cell("preemptionPolicy")),
+    ),
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): (NAME, CREATED),
+    ("networking.k8s.io", "NetworkPolicy"): (
+        NAME,
+        column("Pod-Selector", lambda tree, _now: selector(at(tree, "spec", "podSelector"))),
+        AGE,
+    ),
+    ("networking.k8s.io", "Ingress"): (
+        NAME,
+        column("Class", cell("spec", "ingressClassName", absent=NONE)),
+        column("Hosts", _hosts),
+        column("Address", _addresses),
+        column("Ports", lambda tree, _now: "80, 443" if at(tree, "spec", "tls") else "80"),
+        AGE,
+    ),
+    ("networking.k8s.io", "IngressClass"): (NAME, column("Controller", cell("spec", "controller")), AGE),
+    ("discovery.k8s.io", "EndpointSlice"): (
+        NAME,
+        column("AddressType", cell("addressType")),
+        column("Ports", _slice_ports),
+        column("Endpoints", _slice_endpoints),
+        AGE,
+    ),
+    (RBAC, "Role"): (NAME, CREATED),
+    (RBAC, "ClusterRole"): (NAME, CREATED),
+    (RBAC, "RoleBinding"): _BINDING,
+    (RBAC, "ClusterRoleBinding"): _BINDING,
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): _WEBHOOKS,
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): _WEBHOOKS,
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"): (
+        NAME,
+        number("Validations", _length("spec", "validations")),
+        column("ParamKind", lambda tree, _now: _param_kind(at(tree, "spec", "paramKind"))),
+        AGE,
+    ),
+    ("storage.k8s.io", "CSINode"): (NAME, number("Drivers", _length("spec", "drivers")), AGE),
+    ("storage.k8s.io", "VolumeAttachment"): (
+        NAME,
+        column("Attacher", cell("spec", "attacher")),
+        column("PV", cell("spec", "source", "persistentVolumeName")),
+        column("Node", cell("spec", "nodeName")),
+        column("Attached", _truth("status", "attached"), type="boolean"),
+        AGE,
+    ),
+    ("resource.k8s.io", "ResourceClaim"): (NAME, column("State", _claim_state), AGE),
+    ("resource.k8s.io", "ResourceSlice"): (
+        NAME,
+        column("Node", cell("spec", "nodeName", absent=UNSET)),
+        column("Driver", cell("spec", "driver")),
+        column("Pool", cell("spec", "pool", "name")),
+        AGE,
+    ),
+    ("node.k8s.io", "RuntimeClass"): (NAME, column("Handler", cell("handler")), AGE),
+    ("apiregistration.k8s.io", "APIService"): (NAME, column("Service", _service_of), column("Available", _available), AGE),
+    ("certificates.k8s.io", "CertificateSigningRequest"): (
+        NAME,
+        AGE,
+        column("SignerName", cell("spec", "signerName")),
+        column("Requestor", cell("spec", "username")),
+        column("RequestedDuration", cell("spec", "expirationSeconds", absent=NONE)),
+        column("Condition", _request_condition),
+    ),
+    ("autoscaling", "HorizontalPodAutoscaler"): _SCALER,
+    ("", "PodTemplate"): (
+        NAME,
+        column("Containers", lambda tree, _now: _names(tree, "name")),
+        column("Images", lambda tree, _now: _names(tree, "image")),
+        column("Pod Labels", lambda tree, _now: labels(at(tree, "template", "metadata", "labels"))),
+    ),
+}
+
+
+def _names(tree: Json, field: str) -> str:
+    return ",".join(str(container.get(field, "")) for container in at(tree, "template", "spec", "containers") or ())
+
+
+def _param_kind(kind: Json | None) -> str:
+    return f"{kind.get('apiVersion')}/{kind.get('kind')}" if kind else UNSET

@@ -1,0 +1,150 @@
+"""A pod's row: what one word says how it is doing (local-cluster 1.10)."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from hekla.local.apiserver.kind import Json
+from hekla.local.apiserver.objects.columns.cells import AGE, NAME, NONE, at, cell, column, duration, seconds, wide
+
+
+class Summary(NamedTuple):
+    """What a pod's container statuses come to."""
+
+    ready: int
+    total: int
+    status: str
+    restarts: int
+    last_restart: float
+    """Seconds since the epoch; 0 when nothing was restarted."""
+
+
+def summary(pod: Json) -> Summary:
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    word = status.get("reason") or status.get("phase") or ""
+    if any(
+        condition.get("type") == "PodScheduled" and condition.get("reason") == "SchedulingGated"
+        for condition in status.get("conditions") or ()
+    ):
+        word = "SchedulingGated"
+    sidecars = {c.get("name") for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"}
+    total = len(spec.get("containers") or ()) + len(sidecars)
+    first = _init(spec, status, sidecars)
+    ready, restarts, last = first.ready, first.restarts, first.last_restart
+    if first.word:
+        word = first.word
+    if not first.word or _condition(status, "Initialized"):
+        restarts, last = first.sidecar_restarts, first.sidecar_last
+        running = False
+        for container in reversed(status.get("containerStatuses") or ()):
+            restarts += container.get("restartCount") or 0
+            last = max(last, _finished(container))
+            state = container.get("state") or {}
+            waiting, ended = state.get("waiting") or {}, state.get("terminated")
+            if waiting.get("reason"):
+                word = waiting["reason"]
+            elif ended is not None:
+                word = ended.get("reason") or _ending(ended)
+            elif container.get("ready") and state.get("running") is not None:
+                running = True
+                ready += 1
+        if word == "Completed" and running:
+            word = "Running" if _condition(status, "Ready") else "NotReady"
+    if (pod.get("metadata") or {}).get("deletionTimestamp"):
+        if status.get("reason") == "NodeLost":
+            word = "Unknown"
+        elif status.get("phase") not in ("Succeeded", "Failed"):
+            word = "Terminating"
+    return Summary(ready, total, word, restarts, last)
+
+
+class _Init(NamedTuple):
+    word: str
+    """Init:..., empty once all init containers are through."""
+    ready: int
+    restarts: int
+    last_restart: float
+    sidecar_restarts: int
+    sidecar_last: float
+
+
+def _init(spec: Json, status: Json, sidecars: set[Any]) -> _Init:
+    ready = restarts = sidecar_restarts = 0
+    last = sidecar_last = 0.0
+    for position, container in enumerate(status.get("initContainerStatuses") or ()):
+        restarts += container.get("restartCount") or 0
+        last = max(last, _finished(container))
+        sidecar = container.get("name") in sidecars
+        if sidecar:
+            sidecar_restarts += container.get("restartCount") or 0
+            sidecar_last = max(sidecar_last, _finished(container))
+        state = container.get("state") or {}
+        waiting, ended = state.get("waiting") or {}, state.get("terminated")
+        if ended is not None and not ended.get("exitCode"):
+            continue
+        if sidecar and container.get("started"):
+            ready += bool(container.get("ready"))
+            continue
+        if ended is not None:
+            word = f"Init:{ended.get('reason') or _ending(ended)}"
+        elif waiting.get("reason") and waiting["reason"] != "PodInitializing":
+            word = f"Init:{waiting['reason']}"
+        else:
+            word = f"Init:{position}/{len(spec.get('initContainers') or ())}"
+        return _Init(word, ready, restarts, last, sidecar_restarts, sidecar_last)
+    return _Init("", ready, restarts, last, sidecar_restarts, sidecar_last)
+
+
+def _ending(ended: Json) -> str:
+    return f"Signal:{ended['signal']}" if ended.get("signal") else f"ExitCode:{ended.get('exitCode', 0)}"
+
+
+def _finished(container: Json) -> float:
+    moment = at(container, "lastState", "terminated", "finishedAt")
+    try:
+        return seconds(moment) if isinstance(moment, str) else 0.0
+    except ValueError:
+        return 0.0
+
+
+def _condition(status: Json, name: str) -> bool:
+    return any(c.get("type") == name and c.get("status") == "True" for c in status.get("conditions") or ())
+
+
+def _ready(pod: Json, _now: float) -> str:
+    found = summary(pod)
+    return f"{found.ready}/{found.total}"
+
+
+def _restarts(pod: Json, now: float) -> str:
+    found = summary(pod)
+    if found.restarts and found.last_restart:
+        return f"{found.restarts} ({duration(now - found.last_restart)} ago)"
+    return str(found.restarts)
+
+
+def _address(pod: Json, _now: float) -> str:
+    addresses = at(pod, "status", "podIPs") or ()
+    return str((addresses[0].get("ip") if addresses else at(pod, "status", "podIP")) or NONE)
+
+
+def _gates(pod: Json, _now: float) -> str:
+    gates = at(pod, "spec", "readinessGates") or ()
+    if not gates:
+        return NONE
+    status = pod.get("status") or {}
+    met = sum(_condition(status, gate.get("conditionType", "")) for gate in gates)
+    return f"{met}/{len(gates)}"
+
+
+COLUMNS = (
+    NAME,
+    column("Ready", _ready, "How many of the pod's containers are ready, of how many."),
+    column("Status", lambda pod, _now: summary(pod).status, "The pod's phase, or what keeps it from its next one."),
+    column("Restarts", _restarts, "How often containers of the pod were started again, and when last."),
+    AGE,
+    wide("IP", _address, "The pod's address; empty until it has one."),
+    wide("Node", cell("spec", "nodeName", absent=NONE), "The node that the pod was bound to."),
+    wide("Nominated Node", cell("status", "nominatedNodeName", absent=NONE), "The node that is being cleared for the pod."),
+    wide("Readiness Gates", _gates, "How many of the further conditions of readiness are met."),
+)

@@ -1,0 +1,272 @@
+"""From a CustomResourceDefinition to entries of the kind table, the same that built-in kinds have (local-cluster 4).
+
+Compiling a schema waits until its kind is first written: a definition is served again whenever its status changes, and large
+schemas take milliseconds.  Not done here: CEL rules are accepted and not evaluated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from hekla.local.apiserver.kind import ALL_VERBS, Column, Decoded, FieldError, Json, Kind, Strategy, Subresource, nothing
+from hekla.local.apiserver.objects import documents, protobuf, schema, schema_errors, shapes, typecheck
+from hekla.local.apiserver.objects.columns import AGE, NAME, custom_column
+from hekla.local.apiserver.objects.decode import JSON_TYPES, YAML_TYPES, unsupported_media_type, without_nulls
+from hekla.local.apiserver.objects.errors import BadBody
+from hekla.local.apiserver.objects.scale import Scale
+from hekla.local.apiserver.objects.strategies import keep_status
+from hekla.local.apiserver.objects.validation.metadata import metadata as check_metadata
+
+_ANYTHING: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+
+def kinds_of(definition: Json) -> list[Kind]:
+    """The kinds that a definition serves, one a version."""
+    spec = definition["spec"]
+    return [_kind(spec, version) for version in spec.get("versions") or () if version.get("served")]
+
+
+def _kind(spec: Json, version: Json) -> Kind:
+    names = spec["names"]
+    group, name, kind = spec["group"], version["name"], names["kind"]
+    described = (version.get("schema") or {}).get("openAPIV3Schema") or _ANYTHING
+    subresources = version.get("subresources") or {}
+    served: dict[str, Subresource] = {}
+    scale = None
+    if subresources.get("status") is not None:
+        served["status"] = Subresource()
+    if subresources.get("scale"):
+        served["scale"] = Subresource(group="autoscaling", version="v1", kind="Scale")
+        scale = _scale(subresources["scale"])
+    rules = _Rules(group, name, kind, described)
+    has_status = "status" in served
+    return Kind(
+        group=group,
+        version=name,
+        kind=kind,
+        plural=names["plural"],
+        namespaced=spec.get("scope") == "Namespaced",
+        singular=names.get("singular") or kind.lower(),
+        short_names=tuple(names.get("shortNames") or ()),
+        categories=tuple(names.get("categories") or ()),
+        verbs=ALL_VERBS,
+        subresources=served,
+        columns=_columns(version.get("additionalPrinterColumns") or ()),
+        selectable=dict(_selectable(field["jsonPath"]) for field in version.get("selectableFields") or ()),
+        strategy=Strategy(
+            default=rules.default,
+            prepare_create=_drop_status if has_status else nothing,
+            validate_create=rules.validate_create,
+            prepare_update=keep_status if has_status else nothing,
+            validate_update=rules.validate_update,
+            prepare_status=_only_status,
+            validate_status=rules.validate_update,
+            generation=True,
+            unconditional_update=False,
+        ),
+        decode=rules.decode,
+        custom=True,
+        warning=_warning(group, version, kind),
+        scale=scale,
+        schema=described,
+    )
+
+
+def _warning(group: str, version: Json, kind: str) -> str:
+    if not version.get("deprecated"):
+        return ""
+    return version.get("deprecationWarning") or f"{group}/{version['name']} {kind} is deprecated"
+
+
+def _scale(paths: Json) -> Scale:
+    selector = paths.get("labelSelectorPath")
+    return Scale(_path(paths["specReplicasPath"]), _path(paths["statusReplicasPath"]), _path(selector) if selector else None, True)
+
+
+def _path(text: str) -> tuple[str, ...]:
+    return tuple(part for part in text.split(".") if part)
+
+
+def _selectable(text: str) -> tuple[str, tuple[str, ...]]:
+    return text.lstrip("."), _path(text)
+
+
+def _columns(declared: Sequence[Json]) -> tuple[Column, ...]:
+    if not declared:
+        return (NAME, AGE)
+    return (NAME, *(custom_column(column) for column in declared))
+
+
+def _drop_status(tree: Json) -> None:
+    tree.pop("status", None)
+
+
+def _only_status(new: Json, old: Json) -> None:
+    """The status endpoint of a custom kind takes status and nothing else, metadata neither."""
+    status = new.get("status")
+    meta = new.get("metadata") or {}
+    new.clear()
+    new.update(old)
+    new["metadata"] = dict(old["metadata"])
+    if "managedFields" in meta:
+        new["metadata"]["managedFields"] = meta["managedFields"]
+    new.pop("status", None)
+    if status is not None:
+        new["status"] = status
+
+
+class _Rules:
+    """Decoding, defaulting and validation of one version, compiled on first use."""
+
+    def __init__(self, group: str, version: str, kind: str, described: Json) -> None:
+        self._api_version = f"{group}/{version}"
+        self._version = version
+        self._kind = kind
+        self._schema = described
+        self._compiled = False
+        self._prune: schema.Pruner | None = None
+        self._default: schema.Defaulter | None = None
+        self._check: schema.Checker | None = None
+        self._has_rules = False
+
+    def _compile(self) -> None:
+        self._prune = schema.pruner(self._schema, root=True)
+        self._default = schema.defaulter(self._schema, root=True)
+        self._check = schema.checker(self._schema, root=True)
+        self._has_rules = schema.has_rules(self._schema)
+        self._compiled = True
+
+    # --- strategy -------------------------------------------------------------------------------------------------------
+
+    def default(self, tree: Json) -> None:
+        if not self._compiled:
+            self._compile()
+        if self._prune is not None:
+            self._prune(tree, "", None)
+        if self._default is not None:
+            self._default(tree)
+
+    def validate_create(self, tree: Json) -> list[FieldError]:
+        return self._validate(tree, schema_errors.NOTHING)
+
+    def validate_update(self, new: Json, old: Json) -> list[FieldError]:
+        return self._validate(new, old)
+
+    def _validate(self, tree: Json, old: Any) -> list[FieldError]:
+        if not self._compiled:
+            self._compile()
+        found = check_metadata(tree)
+        if self._check is not None and not self._check(tree):
+            wrong = schema_errors.explain(self._schema, tree, old)
+            found += wrong
+            if wrong and self._has_rules:
+                found.append(schema_errors.UNCHECKED_RULES)
+        return found
+
+    # --- decoding -------------------------------------------------------------------------------------------------------
+
+    def decode(self, body: bytes, media_type: str, validation: str) -> Decoded:
+        """Raises BadBody."""
+        if not self._compiled:
+            self._compile()
+        texts: list[str] = []
+        if media_type in JSON_TYPES:
+            tree = self._json(body, validation, texts)
+        elif media_type in YAML_TYPES:
+            document = documents.yaml_document(body)
+            tree = document.tree
+            if document.duplicates:
+                texts.append("yaml: unmarshal errors:\n  " + "\n  ".join(document.duplicates))
+        elif media_type == protobuf.MEDIA_TYPE:
+            raise unsupported_media_type(("application/json", "application/yaml"))
+        else:
+            raise unsupported_media_type(("application/json", "application/yaml"))
+        self._check_kind(tree, body)
+        meta = tree.get("metadata")
+        if meta is None:
+            tree["metadata"] = {}
+        else:
+            tree["metadata"] = self._metadata(meta, texts)
+        dropped: list[str] = []
+        if self._prune is not None:
+            try:
+                self._prune(tree, "", dropped)
+            except RecursionError:
+                raise BadBody("exceeded max depth") from None
+        texts = [f'unknown field "{path}"' for path in dropped] + texts
+        if texts and validation == "Strict":
+            raise BadBody(f"{self._words()}: strict decoding error: {', '.join(texts)}")
+        return Decoded(tree, () if validation == "Ignore" else tuple(texts))
+
+    def _json(self, body: bytes, validation: str, texts: list[str]) -> Json:
+        try:
+            tree = documents.json_tree(body)
+        except BadBody as error:
+            raise BadBody(f"error decoding {self._kind}: couldn't get version/kind; json parse error: {error}") from None
+        if not isinstance(tree, dict):
+            what = typecheck.type_name(tree)
+            message = f"json: cannot unmarshal {what} into Go value of type map[string]interface {{}}"
+            raise BadBody(f"error decoding {self._kind}: couldn't get version/kind; json parse error: {message}")
+        if validation != "Ignore" and documents.has_duplicates(body, tree):
+            found: list[str] = []
+            _repeated(documents.json_pairs(body), "", found)
+            texts += [f'duplicate field "{path}"' for path in found]
+        return tree
+
+    def _check_kind(self, tree: Any, body: bytes) -> None:
+        if not isinstance(tree, dict):
+            raise BadBody(f"{self._words()}: the body is not an object")
+        for name, shown in (("kind", "Kind"), ("apiVersion", "apiVersion")):
+            value = tree.get(name)
+            if value is not None and not isinstance(value, str):
+                what = typecheck.type_name(value)
+                raise BadBody(f"{self._words()}: json: cannot unmarshal {what} into Go struct field .{name} of type string")
+            if not value:
+                raise BadBody(f"Object '{shown}' is missing in '{body[:2000].decode(errors='replace')}'")
+        if tree["kind"] != self._kind:
+            raise BadBody(
+                f'{tree["kind"]} in version "{tree["apiVersion"].rpartition("/")[2]}" cannot be handled as a {self._kind}: '
+                f'the kind in the data ({tree["kind"]}) does not match the expected kind ({self._kind})'
+            )
+        if tree["apiVersion"] != self._api_version:
+            raise BadBody(
+                f"the API version in the data ({tree['apiVersion']}) does not match the expected API version "
+                f"({self._api_version})"
+            )
+
+    def _metadata(self, meta: Any, texts: list[str]) -> Json:
+        """Checked as every object's metadata is; a few microseconds when it is right."""
+        shape = shapes.shape("meta.v1", "ObjectMeta")
+        try:
+            right: Json = msgspec.to_builtins(msgspec.convert(meta, shape))
+            return without_nulls(right) if None in right.values() else right
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            found = typecheck.Findings()
+            try:
+                checked = typecheck.check_metadata(meta, found)
+            except BadBody as error:
+                raise BadBody(f"{self._words()}: {error}") from None
+            texts += found.texts()
+            return checked
+
+    def _words(self) -> str:
+        return f'{self._kind} in version "{self._version}" cannot be handled as a {self._kind}'
+
+
+def _repeated(tree: Any, path: str, found: list[str]) -> None:
+    if isinstance(tree, documents.Pairs):
+        seen: set[str] = set()
+        for key, value in tree:
+            where = f"{path}.{key}" if path else key
+            if key in seen:
+                found.append(where)
+            seen.add(key)
+            _repeated(value, where, found)
+    elif isinstance(tree, list):
+        for position, item in enumerate(tree):
+            _repeated(item, f"{path}[{position}]", found)
+
+
