@@ -16,7 +16,7 @@ hosts = os.environ["VC_WORKER_HOSTS"].split(",")
 rank, size = int(os.environ["VC_TASK_INDEX"]), len(hosts)
 
 
-def listen():
+def listen() -> socket.socket:
     """A server on this pod's own address, which its own name resolves to."""
     server = socket.socket()
     server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -25,7 +25,7 @@ def listen():
     return server
 
 
-def connect(host):
+def connect(host: str) -> socket.socket:
     """A connection to the next pod of the ring, which may not have started yet."""
     deadline = time.monotonic() + 60
     while True:
@@ -37,7 +37,7 @@ def connect(host):
             time.sleep(0.05)
 
 
-def receive(connection):
+def receive(connection: socket.socket) -> tuple[float, ...]:
     """One vector from the pod before this one."""
     need, parts = 8 * LENGTH, []
     while need:
@@ -52,8 +52,9 @@ def receive(connection):
 server = listen()
 after = connect(hosts[(rank + 1) % size])
 before, _ = server.accept()
-mine = [float((rank + 1) * i) for i in range(LENGTH)]
-total, travelling = mine, mine
+mine: list[float] = [float((rank + 1) * i) for i in range(LENGTH)]
+total = mine
+travelling: tuple[float, ...] = tuple(mine)
 for _ in range(size - 1):
     after.sendall(struct.pack(f"{LENGTH}d", *travelling))
     travelling = receive(before)
