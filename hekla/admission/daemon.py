@@ -26,6 +26,7 @@ from hekla.admission.reviews import Request
 from hekla.admission.server import ReviewServer
 from hekla.kube import daemon as daemons
 from hekla.kube import notify
+from hekla.kube import notify
 from hekla.kube.daemon import Daemon, DaemonError
 from hekla.kube.errors import ApiError
 from hekla.kube.events import Recorder

@@ -143,6 +143,8 @@ class Cluster:
                 "admission", internal, "--port=0", f"--ca-cert-file={self.pki / 'ca.crt'}",
                 f"--tls-cert-file={self.pki / 'admission.crt'}", f"--tls-private-key-file={self.pki / 'admission.key'}",
                 "--webhook-url=https://127.0.0.1",
+                "--enabled-admission=/jobs/mutate,/jobs/validate,/cronjobs/validate,/podgroups/mutate,/podgroups/validate,"
+                "/queues/mutate,/queues/validate,/pods/mutate,/pods/validate,/hypernodes/validate,/jobflows/validate",
             )),
             Program("kube-controllers", ("kube-controllers", internal, f"--root-ca-file={self.pki / 'ca.crt'}")),
             Program("agent", (
