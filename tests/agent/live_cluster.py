@@ -97,6 +97,10 @@ class Cluster:
     async def phase(self, name: str, phase: str, seconds: float = 15.0) -> Json:
         return await self.until(name, lambda pod: pod.get("status", {}).get("phase") == phase, seconds)
 
+    async def waits(self, name: str, reason: str) -> Json:
+        """Until the container waits for this reason."""
+        return await self.until(name, lambda pod: pod and container(pod).get("state", {}).get("waiting", {}).get("reason") == reason)
+
     async def gone(self, name: str, seconds: float = 15.0) -> None:
         await self.until(name, lambda pod: not pod, seconds)
 

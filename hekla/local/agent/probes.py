@@ -14,6 +14,8 @@ from hekla.api import core
 from hekla.local.agent.runtime import Instance, children_of
 
 SPAWNER = Path(__file__).with_name("spawner.py")
+STARTING = 100
+"""Hundredths of a second that a command may take to appear below its keeper."""
 LONGEST_ANSWER = 10 * 1024
 """Bytes of an answer or output that are kept for a message."""
 
@@ -33,6 +35,8 @@ class Target:
     instance: Instance
     address: str
     ports: dict[str, int]
+    rewrite: Callable[[str], str] = str
+    """Turns paths of volumes into those of this machine, where the container has no view of its own."""
 
 
 def port_number(port: int | str | None, ports: dict[str, int]) -> int:
@@ -46,7 +50,11 @@ def port_number(port: int | str | None, ports: dict[str, int]) -> int:
 
 async def run_inside(instance: Instance, command: list[str], timeout: float) -> Outcome:
     """Runs a command in the container; good when it exits with 0 in time."""
-    pids = children_of(instance.claim.pid)
+    for _ in range(STARTING):
+        pids = children_of(instance.claim.pid)
+        if pids or instance.exit is not None:
+            break
+        await asyncio.sleep(0.01)  # its keeper has started, the command itself has not yet
     if not pids:
         return Outcome(False, "container not running")
     process = await asyncio.create_subprocess_exec(
@@ -111,7 +119,7 @@ async def http_get(action: core.HTTPGetAction, target: Target, timeout: float) -
 async def ask(probe: core.Probe | core.LifecycleHandler, target: Target, timeout: float) -> Outcome:
     """One attempt of a probe or hook."""
     if probe.exec is not None:
-        return await run_inside(target.instance, list(probe.exec.command), timeout)
+        return await run_inside(target.instance, [target.rewrite(word) for word in probe.exec.command], timeout)
     if probe.http_get is not None:
         return await http_get(probe.http_get, target, timeout)
     if probe.tcp_socket is not None:

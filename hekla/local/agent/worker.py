@@ -415,7 +415,10 @@ class Worker:
     def target(self, run: Run) -> probes.Target:
         assert run.instance is not None
         ports = {port.name: port.container_port for port in run.spec.ports if port.name}
-        return probes.Target(run.instance, self.view.pod_ip, ports)
+        if self.host.isolation.mounts:
+            return probes.Target(run.instance, self.view.pod_ip, ports)
+        paths = isolation.Paths(volumes.mounts(run.spec, self.mounted, {}))
+        return probes.Target(run.instance, self.view.pod_ip, ports, paths.rewrite)
 
     async def after_start(self, run: Run) -> None:
         """The postStart hook, which holds up the next container, then the probes."""

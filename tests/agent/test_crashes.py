@@ -1,0 +1,96 @@
+"""The agent and the API server killed with SIGKILL while jobs run: everything ends as it would have."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from hekla.local.agent.runtime import stop_all
+from tests.agent.live_cluster import POD, cluster, container
+
+PODS = 20
+LINES = 15
+
+
+def worker_script(count: Path, number: int) -> str:
+    return (
+        f"echo begin >> {count}/{number}; i=0; while [ $i -lt {LINES} ]; do echo {number}-$i; i=$((i+1)); sleep 0.1; done; "
+        f"exit $(({number} % 3))"
+    )
+
+
+@pytest.mark.scenario("local-cluster", 144)
+@pytest.mark.parametrize("flags", [(), ("--isolation=none",)], ids=["isolated", "plain"])
+async def test_killed_again_and_again_no_container_runs_twice(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    """Kill -9 of the agent at random moments: exit codes, logs and restart counts are as if nothing had happened."""
+    counts = tmp_path / "counts"
+    counts.mkdir()
+    random.seed(7)
+    async with cluster(tmp_path, *flags) as live:
+        for number in range(PODS):
+            await live.create(f"w{number}", "sh", "-c", worker_script(counts, number))
+        for _ in range(6):
+            await asyncio.sleep(random.uniform(0.0, 0.6))
+            live.agent.kill()
+            live.agent.start()
+        for number in range(PODS):
+            pod = await live.phase(f"w{number}", "Failed" if number % 3 else "Succeeded", 30)
+            assert container(pod)["state"]["terminated"]["exitCode"] == number % 3
+            assert container(pod)["restartCount"] == 0
+            assert await live.log(f"w{number}") == "".join(f"{number}-{line}\n" for line in range(LINES))
+            assert (counts / str(number)).read_text() == "begin\n", f"pod w{number} ran twice"
+
+
+async def test_what_ended_while_no_agent_ran_is_found(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as live:
+        await live.create("short", "sh", "-c", "sleep 0.5; echo done; exit 4")
+        await live.create("long", "sh", "-c", "echo up; sleep 1000")
+        await live.create("doomed", "sleep", "1000")
+        await live.log_has("long", "up")
+        await live.phase("doomed", "Running")
+        await live.phase("short", "Running")
+        live.agent.kill()
+        await live.client.delete(POD, "doomed", "default", grace=0)
+        uid = next(path.name for path in (live.agent.root / "pods").iterdir() if '"doomed"' in (path / "pod.json").read_text())
+        await asyncio.sleep(0.7)
+        before = container(await live.pod("long"))
+        live.agent.start()
+        short = await live.phase("short", "Failed")
+        assert container(short)["state"]["terminated"]["exitCode"] == 4
+        assert await live.log("short") == "done\n"
+        assert container(await live.pod("long")) == before
+        deadline = time.monotonic() + 10
+        while (live.agent.root / "pods" / uid).exists():
+            assert time.monotonic() < deadline, "the orphan was not ended"
+            await asyncio.sleep(0.05)
+
+
+async def test_a_server_that_is_killed_hears_everything_afterwards(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as live:
+        for number in range(5):
+            await live.create(f"p{number}", "sh", "-c", f"sleep 1; exit {number}")
+        for number in range(5):
+            await live.phase(f"p{number}", "Running")
+        live.server.kill()
+        await asyncio.sleep(1.5)
+        live.server.start()
+        for number in range(5):
+            pod = await live.phase(f"p{number}", "Failed" if number else "Succeeded")
+            assert container(pod)["state"]["terminated"]["exitCode"] == number
+
+
+async def test_lost_records_are_reported_as_unknown_not_run_again(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as live:
+        await live.create("lost", "sh", "-c", "sleep 1000")
+        await live.phase("lost", "Running")
+        live.agent.kill()
+        stop_all(live.agent.root, grace=0.0)
+        shutil.rmtree(live.agent.root)
+        live.agent.start()
+        pod = await live.phase("lost", "Failed")
+        assert container(pod)["state"]["terminated"].items() >= {"exitCode": 137, "reason": "ContainerStatusUnknown"}.items()
