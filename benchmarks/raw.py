@@ -13,7 +13,7 @@ import ssl
 import sys
 import time
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 
 class Connection(asyncio.Protocol):
@@ -25,8 +25,7 @@ class Connection(asyncio.Protocol):
         self.answer: asyncio.Future[int] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's transports are no subclass
 
     def data_received(self, data: bytes) -> None:
         self.buffer += data
@@ -67,8 +66,7 @@ class Watcher(asyncio.Protocol):
         self.rest = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        transport.write(b"GET /api/v1/pods?watch=1&resourceVersion=%s HTTP/1.1\r\nHost: localhost\r\n\r\n" % self.start)
+        cast(asyncio.Transport, transport).write(b"GET /api/v1/pods?watch=1&resourceVersion=%s HTTP/1.1\r\nHost: localhost\r\n\r\n" % self.start)
 
     start = b"0"
     """The resourceVersion to watch from."""
