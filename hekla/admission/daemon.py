@@ -26,7 +26,6 @@ from hekla.admission.reviews import Request
 from hekla.admission.server import ReviewServer
 from hekla.kube import daemon as daemons
 from hekla.kube import notify
-from hekla.kube import notify
 from hekla.kube.daemon import Daemon, DaemonError
 from hekla.kube.errors import ApiError
 from hekla.kube.events import Recorder
@@ -215,7 +214,7 @@ class Service:
             await register(self.daemon.client, self.admissions, self.where, self.authority, self.server.settings)
             if not self.registered:
                 log.info("the webhooks are registered")
-            notify.ready()
+                notify.ready()
             self.registered = True
         except (ApiError, TransportError) as error:
             self.registered = False
