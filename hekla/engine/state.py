@@ -166,6 +166,7 @@ class State:
         task.creation = instant(meta.get("creationTimestamp", "") or "")
         task.index = _pod_index(name)
         task.gated = tuple(gate.get("name", "") for gate in spec.get("schedulingGates") or ())
+        task.claims = _claim_keys(namespace, spec, status)
         task.nominated = status.get("nominatedNodeName", "")
         task.terminating = bool(meta.get("deletionTimestamp"))
         task.status = _status(status.get("phase", ""), task.terminating, spec.get("nodeName", ""))
@@ -607,6 +608,12 @@ def _condition(status: Tree) -> tuple[str, str, str] | None:
         if one.get("type") == "PodScheduled" and one.get("status") == "False":
             return one.get("reason", ""), one.get("message", ""), status.get("nominatedNodeName", "")
     return None
+
+
+def _claim_keys(namespace: str, spec: Tree, status: Tree) -> tuple[str, ...]:
+    made = {one.get("name", ""): one.get("resourceClaimName", "") for one in status.get("resourceClaimStatuses") or ()}
+    named = (one.get("resourceClaimName") or made.get(one.get("name", "")) for one in spec.get("resourceClaims") or ())
+    return tuple(sorted(f"{namespace}/{name}" for name in named if name))
 
 
 def _number(text: str) -> float:

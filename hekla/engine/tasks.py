@@ -55,6 +55,7 @@ class Task:
     __slots__ = (
         "allocated_domain",
         "annotations",
+        "claims",
         "condition",
         "creation",
         "disrupted",
@@ -104,6 +105,8 @@ class Task:
         self.row = NOWHERE
         self.nominated = ""
         self.gated: tuple[str, ...] = ()
+        self.claims: tuple[str, ...] = ()
+        """Keys of the ResourceClaims that it uses, as far as they are known by name."""
         self.terminating = False
         self.evicted_for = False
         """Room for this task was made by evicting others in this cycle."""

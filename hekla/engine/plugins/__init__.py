@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from hekla.engine.plugin import Plugin
 from hekla.engine.plugins.binpack import BinPack
+from hekla.engine.plugins.capacity import Capacity
 from hekla.engine.plugins.conformance import Conformance
 from hekla.engine.plugins.drf import Drf
 from hekla.engine.plugins.gang import Gang
@@ -17,5 +18,5 @@ from hekla.engine.plugins.proportion import Proportion
 
 PLUGINS: Mapping[str, type[Plugin]] = {
     plugin.name: plugin
-    for plugin in (Gang, Priority, Conformance, Drf, Proportion, Predicates, NodeOrder, BinPack, Overcommit)
+    for plugin in (Gang, Priority, Conformance, Drf, Proportion, Predicates, NodeOrder, BinPack, Overcommit, Capacity)
 }

@@ -1,0 +1,364 @@
+"""capacity: a queue deserves what it names, lends what it does not use, and takes it back.  Reference: plugins-fairness 6."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from hekla.engine import devicequota
+from hekla.engine.devicequota import Claimed
+from hekla.engine.plugin import PERMIT, REJECT, Arguments, Plugin, Victims
+from hekla.engine.queues import OPEN, ROOT, Queue
+from hekla.engine.queuetree import Branch, TreeError, flat, tree
+from hekla.engine.resources import (
+    EPSILON,
+    PODS,
+    Amounts,
+    add,
+    empty,
+    exceeding,
+    exceeds_relevant,
+    less_equal,
+    less_equal_partly,
+    names,
+    subtract,
+)
+from hekla.engine.tasks import QUEUE_GATE, Job, Status, Task
+from hekla.engine.victims import in_order
+
+if TYPE_CHECKING:
+    from hekla.engine.session import Session
+
+
+class CapacityArguments(Arguments, frozen=True):
+    ancestor_levels: int = msgspec.field(default=0, name="ancestorReclaimLevel")
+    dynamic_resources: bool = msgspec.field(default=True, name="capacity.DynamicResourceAllocationEnable")
+    consumable: bool = msgspec.field(default=True, name="capacity.DRAConsumableCapacityEnable")
+
+    def __post_init__(self) -> None:
+        if self.ancestor_levels < 0:
+            raise ValueError(f"ancestorReclaimLevel = {self.ancestor_levels}: a whole number from 0 up")
+
+
+class Capacity(Plugin):
+    """Queues by what they name, flat or as a tree (`enableHierarchy`)."""
+
+    name = "capacity"
+    Arguments = CapacityArguments
+
+    def open(self, session: Session) -> None:
+        self.session = session
+        self.hierarchical = self.flags.get("enableHierarchy", False)
+        self.trouble = ""
+        self.branches: dict[str, Branch] = {}
+        try:
+            self.branches = tree(session) if self.hierarchical else flat(session)
+        except TreeError as error:
+            self.trouble = str(error)
+            session.decisions.problems.append(f"capacity: {error}")
+        self.reserved: dict[str, dict[str, Amounts]] = {}
+        """Queue -> pods whose gate was lifted and that hold their place in the quota until they are placed."""
+        if any(branch.ledger.limited for branch in self.branches.values()):
+            self._count_devices(session)
+
+    def _count_devices(self, session: Session) -> None:
+        for job in session.jobs():
+            branch = self.branches.get(job.queue)
+            if branch is None:
+                continue
+            for status in (Status.RUNNING, Status.BOUND, Status.BINDING):
+                for task in job.counts.statuses[status].values():
+                    self._claims(branch, task, hold=True)
+
+    def _claims(self, branch: Branch, task: Task, *, hold: bool) -> None:
+        claims = devicequota.claims_of(self.session.state, task) if task.claims else {}
+        if claims:
+            for one in branch.path():
+                if hold:
+                    one.ledger.hold(claims)
+                else:
+                    one.ledger.release(claims)
+
+    # ------------------------------------------------------------------------------------------------- order
+
+    def queue_order(self, queue: Queue) -> Any:
+        branch = self.branches.get(queue.name)
+        if branch is None:
+            return _Order(queue.priority, None)
+        return _Order(queue.priority, branch, self.hierarchical)
+
+    def victim_queue_order(self, queue: Queue, claimer: Queue) -> int:
+        """The nearest relatives of the claimer are evicted from first."""
+        if not self.hierarchical:
+            return 0
+        mine, theirs = self.branches.get(queue.name), self.branches.get(claimer.name)
+        return 0 if mine is None or theirs is None else -_common(mine, theirs)
+
+    # ------------------------------------------------------------------------------------------------- admission
+
+    def job_enqueueable(self, job: Job) -> int:
+        branch = self.branches.get(job.queue)
+        if self.trouble or branch is None or (self.hierarchical and branch.children):
+            job.enqueue_block = self.trouble or f"queue {job.queue} takes no jobs"
+            return REJECT
+        if branch.queue.state != OPEN:
+            job.enqueue_block = f"queue {job.queue} is not open"
+            return REJECT
+        devices = self._minimum_devices(branch, job)
+        if job.min_resources is None and devices is None:
+            return PERMIT
+        minimum = job.min_resources or {}
+        for one in branch.path():
+            wanted = dict(minimum)
+            add(wanted, one.allocated)
+            add(wanted, one.inqueue)
+            subtract(wanted, one.elastic)
+            short = exceeding(wanted, one.real_capability, minimum)
+            if devices is not None and one.ledger.limited and not one.ledger.admits(devices, with_inqueue=True):
+                short.append("dra-resource-exceeded")
+            if short:
+                message = ", ".join(f"insufficient {name}" for name in short)
+                self.session.refuse(job, f"queue resource quota insufficient: {message}")
+                return REJECT
+        return PERMIT
+
+    def _minimum_devices(self, branch: Branch, job: Job) -> Claimed | None:
+        if not self.arguments.dynamic_resources or not branch.ledger.limited:
+            return None
+        return devicequota.minimum(self.session.state, job)
+
+    def job_enqueued(self, job: Job) -> None:
+        branch = self.branches.get(job.queue)
+        if branch is None:
+            return
+        devices = self._minimum_devices(branch, job)
+        for one in branch.path():
+            if job.min_resources is not None:
+                add(one.inqueue, job.deduct_gated(job.min_resources))
+            if devices is not None and one.ledger.limited:
+                devicequota.add(one.ledger.inqueue, devices)
+
+    # ------------------------------------------------------------------------------------------------- allocation
+
+    def allocatable(self, queue: Queue, task: Task) -> bool:
+        branch = self.branches.get(queue.name)
+        if self.trouble or branch is None or queue.state != OPEN or (self.hierarchical and branch.children):
+            return False
+        asked = task.request.amounts
+        claims = devicequota.claims_of(self.session.state, task) if task.claims else {}
+        for one in branch.path():
+            future = dict(one.allocated)
+            add(future, asked)
+            for key, amounts in self.reserved.get(one.name, {}).items():
+                if key != task.key:
+                    add(future, amounts)
+            if exceeding(future, one.real_capability, asked):
+                return False
+            if claims and one.ledger.limited and not one.ledger.admits(one.ledger.fresh(claims), with_inqueue=False):
+                return False
+        if self.session.lifts_gates and task.annotations.get(QUEUE_GATE) == "true":
+            self.reserved.setdefault(queue.name, {})[task.key] = dict(asked)
+        return True
+
+    def allocatable_count(self, queue: Queue, task: Task, limit: int) -> int:
+        """How many of the same request fit in a row, on the whole path to the root."""
+        if limit < 1 or not self.allocatable(queue, task):
+            return 0
+        if task.claims or self.reserved:
+            return 1
+        for one in self.branches[queue.name].path():
+            for name, asked in task.request.amounts.items():
+                if asked <= 0 or name == PODS:
+                    continue
+                held, ceiling = one.allocated.get(name, 0.0), one.real_capability.get(name, 0.0)
+                count = max(int(min((ceiling - held) // asked, limit)), 0)
+                while count > 0 and held + asked * count > ceiling:
+                    count -= 1
+                limit = min(limit, count)
+        return limit
+
+    # ------------------------------------------------------------------------------------------------- taking back
+
+    def preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
+        """Whether the queue may take from others for these tasks: some of what they ask for, it still deserves."""
+        branch = self.branches.get(queue.name)
+        if self.trouble or branch is None or queue.state != OPEN:
+            return False
+        asked = empty()
+        for task in tasks:
+            add(asked, task.request.amounts)
+        future = dict(branch.allocated)
+        add(future, asked)
+        if exceeding(future, branch.real_capability, asked):
+            return False
+        if less_equal_partly(future, branch.deserved, asked):
+            return True
+        for level in range(1, self.arguments.ancestor_levels + 1 if self.hierarchical else 1):
+            above = branch.above(level)
+            if above is None:
+                continue
+            future = dict(above.allocated)
+            add(future, asked)
+            if less_equal_partly(future, above.deserved, asked):
+                return True
+        return False
+
+    def reclaimable(self, claimer: Task, candidates: list[Task]) -> Victims:
+        job = claimer.job
+        branch = self.branches.get(job.queue) if job is not None and self.session.in_session(job) else None
+        if self.trouble or branch is None:
+            return Victims([], REJECT)
+        running: dict[str, Amounts] = {}
+        chosen = []
+        for task in in_order(self.session, candidates, claimer):
+            if not (_wanted(task) & _wanted(claimer)) or not self.session.in_session(task.job):
+                continue
+            theirs = self.branches.get(task.job.queue)  # type: ignore[union-attr]
+            if theirs is not None and self._may_take(branch, claimer, theirs, task, running):
+                chosen.append(task)
+        return Victims(chosen)
+
+    def _may_take(
+        self, claiming: Branch, claimer: Task, theirs: Branch, task: Task, running: dict[str, Amounts]
+    ) -> bool:
+        asked = task.request.amounts
+        mine = running.setdefault(theirs.name, dict(theirs.allocated))
+        if not _guarantee_holds(theirs, mine, asked):
+            return False
+        levels = self.arguments.ancestor_levels if self.hierarchical else 0
+        if not _relevant(asked, theirs.deserved):
+            if levels and _related(claiming, theirs, levels) and not _relevant(claimer.request.amounts, claiming.deserved):
+                return False
+        elif not exceeds_relevant(mine, theirs.deserved, asked):
+            return False
+        examined: list[Branch] = []
+        for level in range(1, levels + 1):
+            above = theirs.above(level)
+            if above is None or claiming.above(level) is above:
+                continue
+            held = running.setdefault(above.name, dict(above.allocated))
+            examined.append(above)
+            if _relevant(asked, above.deserved) and not exceeds_relevant(held, above.deserved, asked):
+                return False
+        for one in (theirs, *examined):
+            subtract(running[one.name], asked)
+        return True
+
+    def evictable(self, kind: str, job: Job, candidates: list[Task]) -> Victims:
+        if kind == "gangpreempt":
+            return Victims(list(candidates))
+        if self.trouble:
+            return Victims([], REJECT)
+        running: dict[str, Amounts] = {}
+        chosen = []
+        for task in candidates:
+            other = task.job
+            branch = self.branches.get(other.queue) if other is not None and self.session.in_session(other) else None
+            if branch is None:
+                continue
+            asked = task.request.amounts
+            mine = running.setdefault(branch.name, dict(branch.allocated))
+            if not _guarantee_holds(branch, mine, asked):
+                continue
+            if not _relevant(asked, branch.deserved) or exceeds_relevant(mine, branch.deserved, asked):
+                subtract(mine, asked)
+                chosen.append(task)
+        return Victims(chosen)
+
+    # ------------------------------------------------------------------------------------------------- following
+
+    def allocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
+        branch = self.branches.get(job.queue)
+        if branch is None:
+            return
+        for one in branch.path():
+            add(one.allocated, total)
+        if task.claims:
+            self._claims(branch, task, hold=True)
+        self.reserved.get(job.queue, {}).pop(task.key, None)
+
+    def deallocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
+        branch = self.branches.get(job.queue)
+        if branch is None:
+            return
+        for one in branch.path():
+            subtract(one.allocated, total)
+        if task.claims:
+            self._claims(branch, task, hold=False)
+
+    def close(self, session: Session) -> None:
+        for name, branch in self.branches.items():
+            session.metric("queue_share", branch.share(), queue_name=name)
+            session.metric("queue_overused", float(branch.share() > 1), queue_name=name)
+
+
+class _Order:
+    """How a queue compares with another: priority, then shares of where their branches part."""
+
+    __slots__ = ("branch", "hierarchical", "priority")
+
+    def __init__(self, priority: int, branch: Branch | None, hierarchical: bool = False) -> None:
+        self.priority = priority
+        self.branch = branch
+        self.hierarchical = hierarchical
+
+    def __lt__(self, other: _Order) -> bool:
+        mine, theirs = self._ranks(other)
+        return mine < theirs
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Order):
+            return NotImplemented
+        mine, theirs = self._ranks(other)
+        return mine == theirs
+
+    def _ranks(self, other: _Order) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        left, right = self.branch, other.branch
+        if left is None or right is None:
+            return (-self.priority,), (-other.priority,)
+        if not self.hierarchical:
+            return (-self.priority, *left.rank(True)), (-other.priority, *right.rank(True))
+        mine: tuple[Any, ...] = (-self.priority, bool(left.children))
+        theirs: tuple[Any, ...] = (-other.priority, bool(right.children))
+        if mine != theirs:
+            return mine, theirs
+        if not left.children:
+            common = _common(left, right)
+            left, right = _below(left, common), _below(right, common)
+        return (*mine, *left.rank(not left.children)), (*theirs, *right.rank(not right.children))
+
+
+def _common(left: Branch, right: Branch) -> int:
+    """The index of the last ancestor that two queues share, counted from the root; 0 if there is none."""
+    last = 0
+    for index, (mine, theirs) in enumerate(zip(left.ancestors, right.ancestors)):
+        if mine is not theirs:
+            break
+        last = index
+    return last
+
+
+def _below(branch: Branch, common: int) -> Branch:
+    return branch.ancestors[common + 1] if common + 1 < len(branch.ancestors) else branch
+
+
+def _wanted(task: Task) -> set[str]:
+    return {name for name in names(task.request.amounts) if name != PODS}
+
+
+def _relevant(asked: Amounts, deserved: Amounts) -> bool:
+    return any(value >= EPSILON and deserved.get(name, 0.0) >= EPSILON for name, value in asked.items())
+
+
+def _guarantee_holds(branch: Branch, running: Amounts, asked: Amounts) -> bool:
+    left = dict(running)
+    subtract(left, asked)
+    return less_equal(branch.guarantee, left)
+
+
+def _related(left: Branch, right: Branch, levels: int) -> bool:
+    """Whether two queues share an ancestor, the root aside, among their nearest ones."""
+    mine = {one.name for one in left.ancestors[-levels:] if one.name != ROOT}
+    return any(one.name in mine for one in right.ancestors[-levels:])
