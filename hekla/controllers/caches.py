@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from hekla.api import batch, bus, priority, scheduling
+from hekla.api import batch, bus, flow, names, priority, scheduling
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
 
@@ -14,26 +13,31 @@ from .records import POD, Pod
 JOB_INDEX = "job"
 OWNER_INDEX = "owner"
 QUEUE_INDEX = "queue"
+FLOW_INDEX = "flow"
+TEMPLATE_INDEX = "template"
+CRON_INDEX = "cron"
 
 
 class Caches:
     """Made at start; started and synced by whoever runs the controllers."""
 
     def __init__(self, client: Client) -> None:
-        self.jobs = Cache(client, batch.JOB)
+        self.jobs = Cache(
+            client, batch.JOB, indexes={FLOW_INDEX: _flow_of, TEMPLATE_INDEX: _template_of, CRON_INDEX: _cron_of}
+        )
         self.pods: Cache[Pod] = Cache(client, POD, indexes={JOB_INDEX: _job_of, OWNER_INDEX: _owner_of})
         self.groups = Cache(client, scheduling.POD_GROUP, indexes={QUEUE_INDEX: _queue_of})
         self.queues = Cache(client, scheduling.QUEUE, indexes={"parent": _parent_of})
         self.commands = Cache(client, bus.COMMAND)
         self.priorities = Cache(client, priority.PRIORITY_CLASS)
+        self.flows = Cache(client, flow.JOB_FLOW)
+        self.templates = Cache(client, flow.JOB_TEMPLATE)
+        self.cron_jobs = Cache(client, batch.CRON_JOB)
 
     def priority_of(self, name: str) -> int:
         """The value of a priority class, 0 for one that does not exist."""
         found = self.priorities.get(name)
         return found.value if found is not None else 0
-
-    def all(self) -> list[Cache[Any]]:
-        return [self.jobs, self.pods, self.groups, self.queues, self.commands, self.priorities]
 
 
 def _job_of(pod: Pod) -> Iterable[str]:
@@ -52,3 +56,22 @@ def _queue_of(group: scheduling.PodGroup) -> Iterable[str]:
 
 def _parent_of(queue: scheduling.Queue) -> Iterable[str]:
     return (queue.spec.parent,) if queue.spec.parent else ()
+
+
+def _flow_of(job: batch.Job) -> Iterable[str]:
+    return _marked(job, names.CREATED_BY_JOB_FLOW)
+
+
+def _template_of(job: batch.Job) -> Iterable[str]:
+    return _marked(job, names.CREATED_BY_JOB_TEMPLATE)
+
+
+def _marked(job: batch.Job, label: str) -> Iterable[str]:
+    """The key that a mark `<namespace>.<name>` means."""
+    namespace, dot, name = job.metadata.labels.get(label, "").partition(".")
+    return (f"{namespace}/{name}",) if dot else ()
+
+
+def _cron_of(job: batch.Job) -> Iterable[str]:
+    owner = job.metadata.controller()
+    return (owner.uid,) if owner is not None and owner.kind == batch.CRON_JOB.kind else ()

@@ -32,6 +32,8 @@ from .caches import Caches
 from .command import CommandController
 from .garbage import GarbageCollector
 from .job.controller import JobController
+from .jobflow.controller import JobFlowController
+from .jobtemplate import JobTemplateController
 from .podgroup import IdleWorkloads, PodGroupController
 from .queue import QueueController
 
@@ -48,8 +50,6 @@ ONCE_EACH = Type("stringArray", lambda text: [text], repeated=True, show=",".joi
 """A list that takes one value an occurrence; commas are part of it."""
 COMMA_LIST = Type("strings", lambda text: text.split(","), repeated=True, show=",".join)
 """Items as they are written: the original compares them literally."""
-
-NAMES = ("job-controller", "queue-controller", "pg-controller", "gc-controller")
 
 
 def enabled(name: str, wanted: Sequence[str]) -> bool:
@@ -127,6 +127,10 @@ def controllers_of(client: Client, recorder: Recorder, options: Options) -> list
         if gate(options, "WorkLoadSupport"):
             for kind in (apps.REPLICA_SET, apps.STATEFUL_SET):
                 add(IdleWorkloads(client, caches, kind), 1)
+    if enabled("jobflow-controller", options.controllers):
+        add(JobFlowController(client, caches, recorder, most_retries=retries), 1)
+    if enabled("jobtemplate-controller", options.controllers):
+        add(JobTemplateController(client, caches, most_retries=retries), 1)
     if enabled("gc-controller", options.controllers):
         add(GarbageCollector(client, caches), options.worker_threads_for_gc)
     return made

@@ -89,7 +89,7 @@ class JobController(Controller):
         most_retries: int = 15,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        super().__init__(*caches.all())
+        super().__init__(caches.jobs, caches.pods, caches.groups, caches.queues, caches.priorities)
         self.client = client
         self.most_retries = most_retries
         self._events = events

@@ -1,0 +1,1 @@
+"""Flows of jobs: each made from a template, when those that it waits for are ready."""

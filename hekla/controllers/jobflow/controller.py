@@ -1,0 +1,178 @@
+"""The flow controller: makes the jobs of a flow in their order and tells how they stand (reference: controllers 7)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from prometheus_client import Counter
+
+from hekla.api import batch, flow, names
+from hekla.api.flow import JobFlowPhase
+from hekla.api.meta import key as key_of
+from hekla.controllers.caches import FLOW_INDEX, Caches
+from hekla.controllers.events import Events
+from hekla.kube.client import Client
+from hekla.kube.controller import Controller, Expectations
+from hekla.kube.errors import AlreadyExists, NotFound
+
+from .patch import patched
+from .probes import PERIOD, answered, asked
+from .status import next_phase, status_of
+
+SUCCEEDED = Counter("volcano_jobflow_succeed_phase_count", "Flows that have succeeded", ["jobflow_namespace"])
+FAILED = Counter("volcano_jobflow_failed_phase_count", "Flows that have failed", ["jobflow_namespace"])
+_ENDS = {JobFlowPhase.SUCCEED: SUCCEEDED, JobFlowPhase.FAILED: FAILED}
+_STILL = frozenset({JobFlowPhase.FAILED, JobFlowPhase.TERMINATING})
+
+
+class JobFlowController(Controller):
+    """One look at a flow: delete, or make what is ready, and write the status."""
+
+    name = "jobflow-controller"
+
+    def __init__(
+        self, client: Client, caches: Caches, events: Events, *, most_retries: int = 15, clock: Callable[[], float] = time.time
+    ) -> None:
+        super().__init__(caches.flows, caches.templates, caches.jobs)
+        self.most_retries = most_retries
+        self._client = client
+        self._caches = caches
+        self._events = events
+        self._clock = clock
+        self._expectations = Expectations(flow_of)
+        caches.jobs.on_change(self._expectations.observe)
+        self.enqueue(caches.flows)
+        self.enqueue(caches.jobs, flow_of)
+        self.enqueue(caches.templates, self._flows_with)
+
+    def _flows_with(self, template: flow.JobTemplate) -> list[str]:
+        """Flows that wait for a template to appear."""
+        name, namespace = template.metadata.name, template.metadata.namespace
+        return [
+            key_of(owner)
+            for owner in self._caches.flows
+            if owner.metadata.namespace == namespace and any(step.name == name for step in owner.spec.flows)
+        ]
+
+    async def reconcile(self, key: str) -> float | None:
+        owner = self._caches.flows.get(key)
+        if owner is None or owner.metadata.deletion_timestamp:
+            self._expectations.forget(key)
+            return None
+        if not self._expectations.satisfied(key):
+            return self._expectations.remaining(key)
+        jobs = {job.metadata.name: job for job in self._caches.jobs.by(FLOW_INDEX, key)}
+        phase = owner.status.state.phase
+        if phase == JobFlowPhase.SUCCEED and owner.spec.job_retain_policy == flow.JobRetainPolicy.DELETE:
+            await self._delete(owner, list(jobs.values()))
+            return None
+        if phase in _STILL:
+            return None
+        again = await self._deploy(key, owner, jobs) if phase != JobFlowPhase.SUCCEED else None
+        status = status_of(owner, list(jobs.values()), self._clock())
+        following = next_phase(phase, status, len(owner.spec.flows))
+        status.state = flow.FlowState(phase=following)
+        if status != owner.status:
+            await self._client.update_status(flow.JOB_FLOW, msgspec.structs.replace(owner, status=status))
+            if following != phase and following in _ENDS:
+                _ENDS[JobFlowPhase(following)].labels(owner.metadata.namespace).inc()
+        return again
+
+    def given_up(self, key: str, error: Exception) -> None:
+        super().given_up(key, error)
+        owner = self._caches.flows.get(key)
+        if owner is not None:
+            self._events.event(owner, "Warning", "SyncJobFlow", str(error))
+
+    async def _delete(self, owner: flow.JobFlow, jobs: list[batch.Job]) -> None:
+        for job in jobs:
+            if not job.metadata.deletion_timestamp:
+                try:
+                    await self._client.delete(batch.JOB, job.metadata.name, owner.metadata.namespace, uid=job.metadata.uid)
+                except NotFound:
+                    pass
+
+    async def _deploy(self, key: str, owner: flow.JobFlow, jobs: dict[str, batch.Job]) -> float | None:
+        """Make the jobs whose time has come, in the order of the list.  Gives when to look at probes again."""
+        again: float | None = None
+        for step in owner.spec.flows:
+            name = job_name(owner, step.name)
+            if name in jobs:
+                continue
+            ready, probing = await self._ready(owner, step, jobs)
+            if probing and not ready:
+                again = PERIOD
+            if ready:
+                await self._create(key, owner, step, name)
+        return again
+
+    async def _ready(self, owner: flow.JobFlow, step: flow.Flow, jobs: dict[str, batch.Job]) -> tuple[bool, bool]:
+        """(whether a step may start, whether that hangs on probes)."""
+        waits = step.depends_on
+        if waits is None:
+            return True, False
+        targets = [jobs.get(job_name(owner, target)) for target in waits.targets]
+        if waits.probe is None or not asked(waits.probe):
+            return all(job is not None and job.status.state.phase == batch.JobPhase.COMPLETED for job in targets), False
+        for job in targets:
+            if job is None or not await answered(self._client, job, waits.probe):
+                return False, True
+        return True, True
+
+    async def _create(self, key: str, owner: flow.JobFlow, step: flow.Flow, name: str) -> None:
+        namespace = owner.metadata.namespace
+        template = self._caches.templates.get(f"{namespace}/{step.name}")
+        if template is None:
+            raise LookupError(f"job template {namespace}/{step.name} does not exist")
+        body = job_body(owner, step, template)
+        with self._expectations.creating(key, f"{namespace}/{name}"):
+            try:
+                await self._client.create(batch.JOB, body, namespace)
+            except AlreadyExists:
+                return
+        self._events.event(owner, "Normal", "Created", f"create a job named {name}!")
+
+
+def job_name(owner: flow.JobFlow, step: str) -> str:
+    return f"{owner.metadata.name}-{step}"
+
+
+def job_body(owner: flow.JobFlow, step: flow.Flow, template: flow.JobTemplate) -> dict[str, Any]:
+    """The job of one step of a flow."""
+    namespace = owner.metadata.namespace
+    marks = {
+        names.CREATED_BY_JOB_TEMPLATE: f"{namespace}.{template.metadata.name}",
+        names.CREATED_BY_JOB_FLOW: f"{namespace}.{owner.metadata.name}",
+    }
+    spec: dict[str, Any] = msgspec.to_builtins(template.spec)
+    if step.patch is not None and step.patch.job_spec is not None:
+        spec = patched(spec, msgspec.to_builtins(step.patch.job_spec))
+    return {
+        "metadata": {
+            "name": job_name(owner, step.name),
+            "namespace": namespace,
+            "labels": marks,
+            "annotations": dict(marks),
+            "ownerReferences": [
+                {
+                    "apiVersion": flow.JOB_FLOW.api_version,
+                    "kind": flow.JOB_FLOW.kind,
+                    "name": owner.metadata.name,
+                    "uid": owner.metadata.uid,
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        },
+        "spec": spec,
+    }
+
+
+def flow_of(job: batch.Job) -> str | None:
+    """The key of the flow that made a job."""
+    mark = job.metadata.labels.get(names.CREATED_BY_JOB_FLOW, "")
+    namespace, dot, name = mark.partition(".")
+    return f"{namespace}/{name}" if dot and namespace == job.metadata.namespace else None

@@ -1,0 +1,123 @@
+"""Flows against a real API server."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from hekla.api import batch, flow
+from hekla.kube.cache import Cache
+from tests.apiserver_process import ApiServerProcess, shared_apiserver
+from tests.controllers.cluster import Cluster, a_task, running
+
+__all__ = ["shared_apiserver"]
+
+
+@pytest.fixture
+async def cluster(shared_apiserver: ApiServerProcess) -> AsyncIterator[Cluster]:
+    async with running(shared_apiserver) as made:
+        for name in ("a", "b", "c", "d"):
+            spec = {"schedulerName": "volcano", "queue": "default", "minAvailable": 1, "maxRetry": 3, "tasks": [a_task("t")]}
+            if not await made.exists(flow.JOB_TEMPLATE, name):
+                await made.client.create(flow.JOB_TEMPLATE.untyped, {"metadata": {"name": name}, "spec": spec}, "default")
+        yield made
+
+
+async def start(cluster: Cluster, name: str, steps: list[dict[str, Any]], **spec: Any) -> Cache[flow.JobFlow]:
+    body = {"metadata": {"name": name}, "spec": {"flows": steps, **spec}}
+    await cluster.client.create(flow.JOB_FLOW.untyped, body, "default")
+    flows = Cache(cluster.client, flow.JOB_FLOW)
+    await flows.start()
+    await flows.synced()
+    return flows
+
+
+async def phase(cluster: Cluster, flows: Cache[flow.JobFlow], name: str, wanted: str) -> None:
+    def now() -> flow.JobFlow:
+        found = flows.get(f"default/{name}")
+        assert found is not None
+        return found
+
+    await cluster.until(lambda: now().status.state.phase == wanted, lambda: f"{name} {wanted}: {now().status}")
+
+
+def after(name: str, *targets: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "dependsOn": {"targets": list(targets), **more}}
+
+
+@pytest.mark.scenario("controllers", 109)
+@pytest.mark.scenario("controllers", 108)
+async def test_a_diamond(cluster: Cluster) -> None:
+    flows = await start(cluster, "diamond", [{"name": "a"}, after("b", "a"), after("c", "a"), after("d", "b", "c")])
+    await cluster.phase("diamond-a", "Running")
+    assert cluster.jobs.get("default/diamond-b") is None
+    await cluster.succeed("diamond-a-t-0")
+    await cluster.phase("diamond-b", "Running")
+    await cluster.phase("diamond-c", "Running")
+    await cluster.succeed("diamond-b-t-0")
+    await cluster.phase("diamond-b", "Completed")
+    await asyncio.sleep(0.1)
+    assert cluster.jobs.get("default/diamond-d") is None
+    await cluster.succeed("diamond-c-t-0")
+    await cluster.phase("diamond-d", "Running")
+    await cluster.succeed("diamond-d-t-0")
+    await phase(cluster, flows, "diamond", "Succeed")
+    template = await cluster.client.get(flow.JOB_TEMPLATE, "a", "default")
+    assert "diamond-a" in template.status.job_depends_on_list
+    await flows.stop()
+
+
+@pytest.mark.scenario("controllers", 109)
+async def test_a_failed_job_ends_the_flow(cluster: Cluster) -> None:
+    flows = await start(cluster, "broken", [{"name": "a"}, after("b", "a")])
+    await cluster.phase("broken-a", "Running")
+    await cluster.fail("broken-a-t-0")
+    await phase(cluster, flows, "broken", "Failed")
+    assert cluster.jobs.get("default/broken-b") is None
+    await flows.stop()
+
+
+@pytest.mark.scenario("controllers", 110)
+@pytest.mark.parametrize("policy", ["delete", "retain"])
+async def test_what_is_left_of_a_flow(cluster: Cluster, policy: str) -> None:
+    flows = await start(cluster, policy, [{"name": "a"}], jobRetainPolicy=policy)
+    await cluster.phase(f"{policy}-a", "Running")
+    await cluster.succeed(f"{policy}-a-t-0")
+    await phase(cluster, flows, policy, "Succeed")
+    if policy == "delete":
+        await cluster.gone(batch.JOB, "delete-a")
+    else:
+        assert await cluster.exists(batch.JOB, "retain-a")
+    await flows.stop()
+
+
+async def test_a_probe_lets_the_next_job_start_while_the_first_runs(cluster: Cluster) -> None:
+    answering = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        status = b"200 OK" if answering.is_set() else b"503 Not Yet"
+        writer.write(b"HTTP/1.1 " + status + b"\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    probe = {
+        "httpGetList": [{"taskName": "t", "path": "/ready", "port": port}],
+        "tcpSocketList": [{"taskName": "t", "port": port}],
+        "taskStatusList": [{"taskName": "t", "phase": "Running"}],
+    }
+    flows = await start(cluster, "probed", [{"name": "a"}, after("b", "a", probe=probe)])
+    await cluster.phase("probed-a", "Running")
+    status = {"status": {"podIP": "127.0.0.1"}}
+    from hekla.api import core
+
+    await cluster.client.patch(core.POD.untyped, "probed-a-t-0", status, "default", subresource="status")
+    await asyncio.sleep(0.3)
+    assert cluster.jobs.get("default/probed-b") is None
+    answering.set()
+    await cluster.phase("probed-b", "Running")
+    server.close()
+    await flows.stop()
