@@ -142,7 +142,7 @@ def tree(session: Session) -> dict[str, Branch]:
                 add(above, below)
     root = branches[ROOT]
     if is_empty(root.capability):
-        root.capability = {name: UNLIMITED for name in (CPU, MEMORY)}
+        root.capability = dict.fromkeys((CPU, MEMORY), UNLIMITED)
         root.capability.update({name: float(2**63 - 1) for name in session.total if name not in (CPU, MEMORY)})
     root.real_capability = dict(root.capability)
     _descend(root)

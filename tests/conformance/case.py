@@ -30,18 +30,23 @@ class LeftOut(Exception):
 
 
 def policy_of(case: Case, actions: list[str]) -> Policy:
-    """The case's policy.  Raises LeftOut."""
+    """The case's policy: of its tiers, the plugins that were registered.  Raises LeftOut."""
     known: dict[str, type[Plugin]] = {**PLUGINS, **CUSTOM}
+    registered = case.get("plugins")
+    tiers = [
+        {"plugins": [one for one in tier["plugins"] if registered is None or one["name"] in registered]}
+        for tier in case["tiers"]
+    ]
     for action in actions:
         if action not in ACTIONS:
             raise LeftOut(f"action {action}")
-    for tier in case["tiers"]:
+    for tier in tiers:
         for option in tier["plugins"]:
             if option["name"] not in known:
                 raise LeftOut(f"plugin {option['name']}")
     tree = {
         "actions": ", ".join(actions) or "allocate",
-        "tiers": case["tiers"],
+        "tiers": tiers,
         "configurations": case.get("configurations") or [],
     }
     return Policy.parse(tree, plugins=CUSTOM, defaults=False, strict=False)
