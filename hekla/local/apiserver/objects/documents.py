@@ -156,6 +156,7 @@ class _Builder:
         self._open: list[tuple[Any, str | None, int]] = []
         self._key: Any = _NO_KEY
         self._keys: list[Any] = []
+        self._merged: list[list[dict[str, Any]]] = []
         self._anchors: dict[str, tuple[Any, int]] = {}
         self._nodes = 0
 
@@ -167,10 +168,15 @@ class _Builder:
                 raise BadBody("error converting YAML to JSON: yaml: exceeded max depth")
             self._open.append(({} if isinstance(event, yaml.MappingStartEvent) else [], event.anchor, self._nodes))
             self._keys.append(self._key)
+            self._merged.append([])
             self._key = _NO_KEY
         elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
             value, anchor, before = self._open.pop()
             self._key = self._keys.pop()
+            for source in self._merged.pop():
+                self._count(len(source))
+                for name, inherited in source.items():
+                    value.setdefault(name, inherited)
             if anchor:
                 self._anchors[anchor] = (value, self._nodes - before)
             self._place(value, event)
@@ -205,11 +211,8 @@ class _Builder:
     def _pair(self, parent: dict[str, Any], value: Any, event: yaml.Event) -> None:
         key, self._key = self._key, _NO_KEY
         if key == "<<" and isinstance(value, (dict, list)):
-            for source in value if isinstance(value, list) else [value]:
-                if isinstance(source, dict):
-                    self._count(len(source))
-                    for name, inherited in source.items():
-                        parent.setdefault(name, inherited)
+            sources = value if isinstance(value, list) else [value]
+            self._merged[-1] += [source for source in sources if isinstance(source, dict)]
             return
         if key in parent:
             line = event.start_mark.line + 1 if event.start_mark else 0
