@@ -43,8 +43,7 @@ def job(name: str, namespace: str = "default", **spec: Any) -> Tree:
 
 
 HEADER = (
-    "Name       Creation       Phase       JobType     Replicas    Min   "
-    "Pending   Running   Succeeded   Failed    Unknown     RetryCount"
+    "Name       Creation       Phase       JobType     Replicas    Min   Pending   Running   Succeeded   Failed    Unknown     RetryCount"
 )
 ROW = "test-job   0001-01-01                 Batch       0           0     0         0         0           0         0           0"
 DEFAULT_JOBS = f"{JOBS}/namespaces/default/jobs"
@@ -334,9 +333,7 @@ def test_delete_and_cancel(server: Answers):
     assert printed(vcctl(server, "job", "delete", "-N", "j")) == "delete job j successfully\n"
     assert printed(command("vcancel", "-n", "j", "--master", server.url)) == "cancel job j successfully\n"
     assert command("vcancel", "--master", server.url).stdout == "Failed to: job name is mandatory to cancel a particular job\n"
-    assert (
-        command("vsuspend", "--master", server.url).stdout == "Failed to: job name is mandatory to suspend a particular job\n"
-    )
+    assert command("vsuspend", "--master", server.url).stdout == "Failed to: job name is mandatory to suspend a particular job\n"
 
 
 def test_a_near_job_is_offered_beside_the_servers_words(server: Answers):
@@ -483,9 +480,7 @@ def test_flows_are_deleted_by_name(server: Answers):
 
     assert printed(vcctl(server, "jobflow", "delete", "-N", "test-jobflow")) == "Deleted JobFlow: default/test-jobflow\n"
     assert vcctl(server, "jobflow", "delete").stdout == "Failed to delete jobflow: jobflow name must be specified\n"
-    assert (
-        vcctl(server, "jobtemplate", "delete").stdout == "Failed to delete jobtemplate: job template name must be specified\n"
-    )
+    assert vcctl(server, "jobtemplate", "delete").stdout == "Failed to delete jobtemplate: job template name must be specified\n"
 
 
 @pytest.mark.scenario("cli", 14)

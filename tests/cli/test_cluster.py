@@ -1,0 +1,178 @@
+"""The commands against a whole cluster that runs real pods.  Reference: cli 9.5."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hekla.api import batch, core
+from hekla.cli.vcctl.jobtable import phase, table
+from hekla.kube.client import Client
+from hekla.kube.config import load
+from hekla.kube.errors import NotFound
+from tests.cli.answers import command
+
+JOB, POD, NODE = batch.JOB.untyped, core.POD.untyped, core.NODE.untyped
+NAMESPACE = "default"
+SETTLED = 30.0
+
+
+class Running:
+    """A cluster of one node on this machine."""
+
+    def __init__(self, state: Path) -> None:
+        self.environment = {"XDG_STATE_HOME": str(state)}
+        self.kubeconfig = state / "hekla" / "cli" / "kubeconfig"
+
+    def hekla(self, *words: str) -> None:
+        subprocess.run([sys.executable, "-m", "hekla", *words, "--name", "cli"], env={**os.environ, **self.environment}, check=True,
+                       capture_output=True, timeout=90)  # fmt: skip
+
+    def vcctl(self, *words: str) -> str:
+        result = command("vcctl", *words, environment={"KUBECONFIG": str(self.kubeconfig)})
+        assert (result.returncode, result.stderr) == (0, ""), result.stdout
+        return result.stdout
+
+    def ask(self, question: Callable[[Client], Any]) -> Any:
+        async def run() -> Any:
+            async with Client(load(str(self.kubeconfig))) as client:
+                return await question(client)
+
+        return asyncio.run(run())
+
+    def phase(self, name: str) -> str:
+        try:
+            return phase(self.ask(lambda client: client.get(JOB, name, NAMESPACE)))
+        except NotFound:
+            return "gone"
+
+    def reaches(self, name: str, wanted: str) -> None:
+        deadline = time.monotonic() + SETTLED
+        while (found := self.phase(name)) != wanted:
+            assert time.monotonic() < deadline, f"{name} is {found}, not {wanted}"
+            time.sleep(0.1)
+
+    def pods(self) -> set[str]:
+        return {pod["metadata"]["name"] for pod in self.ask(lambda client: client.list(POD, NAMESPACE)).items}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Running]:
+    state = Path(tempfile.mkdtemp(prefix="hkcli"))  # short: the path of a socket has little room
+    running = Running(state)
+    try:
+        running.hekla("up")
+        yield running
+    finally:
+        try:
+            running.hekla("down", "--delete")
+        finally:
+            shutil.rmtree(state, ignore_errors=True)
+
+
+def run(cluster: Running, name: str, cpu: str = "100m") -> None:
+    """A job that sleeps until somebody ends it."""
+    size = f"cpu={cpu},memory=10Mi"
+    words = ("job", "run", "--name", name, "--namespace", NAMESPACE, "--requests", size, "--limits", size, "--command", "sleep 600")
+    assert cluster.vcctl(*words) == f"run job {name} successfully\n"
+
+
+@pytest.mark.scenario("cli", 21)
+def test_the_list_is_the_table_of_the_jobs(cluster: Running):
+    run(cluster, "listed")
+    cluster.reaches("listed", "Running")
+
+    printed = cluster.vcctl("job", "list", "--namespace", NAMESPACE)
+
+    jobs = cluster.ask(lambda client: client.list(JOB, NAMESPACE)).items
+    assert printed == "\n".join(table(jobs, jobs, namespaces=False)) + "\n"
+    cluster.vcctl("job", "delete", "--name", "listed", "--namespace", NAMESPACE)
+
+
+@pytest.mark.scenario("cli", 22)
+@pytest.mark.scenario("cli", 25)
+def test_a_running_job_is_suspended_and_resumed(cluster: Running):
+    run(cluster, "rests")
+    cluster.reaches("rests", "Running")
+
+    assert cluster.vcctl("job", "suspend", "--name", "rests", "--namespace", NAMESPACE) == ""
+    cluster.reaches("rests", "Aborted")
+    assert "rests-default0-0" not in cluster.pods()
+
+    assert cluster.vcctl("job", "resume", "--name", "rests", "--namespace", NAMESPACE) == ""
+    cluster.reaches("rests", "Running")
+    assert "rests-default0-0" in cluster.pods()
+    cluster.vcctl("job", "delete", "--name", "rests", "--namespace", NAMESPACE)
+
+
+@pytest.mark.scenario("cli", 23)
+def test_a_pending_job_is_suspended(cluster: Running):
+    run(cluster, "too-large", cpu="100000")
+    cluster.reaches("too-large", "Pending")
+
+    cluster.vcctl("job", "suspend", "--name", "too-large", "--namespace", NAMESPACE)
+
+    cluster.reaches("too-large", "Aborted")
+    assert "too-large-default0-0" not in cluster.pods()
+
+
+@pytest.mark.scenario("cli", 24)
+def test_a_job_waits_for_the_nodes_and_goes_when_told(cluster: Running):
+    (node,) = cluster.ask(lambda client: client.list(NODE)).items
+    name = node["metadata"]["name"]
+
+    def taint(*taints: dict[str, str]) -> None:
+        cluster.ask(lambda client: client.patch(NODE, name, {"spec": {"taints": list(taints) or None}}))
+
+    taint({"key": "kept", "effect": "NoSchedule"})
+    run(cluster, "waits")
+    time.sleep(1.0)  # long enough to be placed, if it could be
+    assert cluster.phase("waits") == "Pending"
+    assert "taint" in cluster.vcctl("explain", "waits", "--namespace", NAMESPACE)
+
+    taint()
+    cluster.reaches("waits", "Running")
+    assert cluster.vcctl("job", "delete", "--name", "waits", "--namespace", NAMESPACE) == "delete job waits successfully\n"
+    cluster.reaches("waits", "gone")
+
+
+@pytest.mark.scenario("cli", 9)
+def test_a_queue_opens_closes_and_refuses(cluster: Running):
+    def state() -> str:
+        return cluster.vcctl("queue", "get", "--name", "team").splitlines()[1].split()[2]
+
+    def becomes(wanted: str) -> None:
+        deadline = time.monotonic() + SETTLED
+        while state() != wanted:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+    cluster.vcctl("queue", "create", "--name", "team", "--weight", "2")
+    becomes("Open")
+    cluster.vcctl("queue", "operate", "--name", "team", "--action", "close")
+    becomes("Closed")
+    cluster.vcctl("queue", "operate", "--name", "team", "--action", "open")
+    becomes("Open")
+    cluster.vcctl("queue", "operate", "--name", "team", "--action", "update", "--weight", "5")
+    assert cluster.vcctl("queue", "get", "--name", "team").splitlines()[1].split()[1] == "5"
+    cluster.vcctl("queue", "delete", "--name", "team")
+
+
+def test_logs_come_from_all_pods(cluster: Running):
+    cluster.vcctl("job", "run", "--name", "talks", "--replicas", "2", "--min", "2", "--requests", "cpu=50m", "--limits", "cpu=50m",
+                  "--command", "echo hello")  # fmt: skip
+    cluster.reaches("talks", "Completed")
+
+    lines = sorted(cluster.vcctl("job", "logs", "talks").splitlines())
+
+    assert lines == ["[talks-default0-0] hello", "[talks-default0-1] hello"]
