@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -160,6 +161,16 @@ def _taints(session: Session, task: Task, reason: Reason) -> list[tuple[str, int
                 counts[str(taint)] = counts.get(str(taint), 0) + count
                 break
     return sorted(counts.items())
+
+
+def shortage(names: Iterable[str], minimum: Amounts, wanted: Amounts, room: Amounts) -> str:
+    """How a minimum that adds up to `wanted` goes past the room there is, a resource each."""
+    parts = []
+    for name in names:
+        asked = minimum.get(name, 0.0)
+        left = max(0.0, room.get(name, 0.0) - (wanted.get(name, 0.0) - asked))
+        parts.append(f"its minimum takes {name}={amount(name, asked)}, {amount(name, left)} is left")
+    return ", ".join(parts)
 
 
 def describe(amounts: Amounts) -> str:

@@ -59,6 +59,8 @@ def set_condition(job: Job, session_uid: str, kind: str, reason: str, message: s
 
 def _report_job(session: Session, job: Job) -> None:
     counts = job.counts
+    if job.is_pending and not job.tasks:  # no pods yet, so gang has said nothing; the group must still say why it waits
+        set_condition(job, session.uid, UNSCHEDULABLE, "NotEnoughResources", explain(session, job).text)
     job.phase = phase_of(job, session.uid)
     text: str | None = None
     wrote = False

@@ -409,9 +409,9 @@ class Session:
         statement.evict(task, reason)
         statement.commit()
 
-    def refuse(self, job: Job, message: str) -> None:
-        """The job may not enter now; said on its PodGroup, once for the same words."""
-        job.enqueue_block = message
+    def refuse(self, job: Job, message: str, detail: str = "") -> None:
+        """The job may not enter now; said on its PodGroup, once for the same words.  `detail` gives the numbers."""
+        job.enqueue_block = f"{message} ({detail})" if detail else message
         if job.last_refusal != message:
             job.last_refusal = message
             self.event(job, "Normal", "Unschedulable", message)

@@ -137,6 +137,7 @@ class Carrier:
             return  # the pod has gone; its event is on the way
         message = f"failed to bind to node {bind.node}: {error}"
         log.warning("%s: %s", bind.pod, message)
+        self.recorder.event(reference("Pod", bind.pod, bind.uid), "Warning", "FailedScheduling", message)
         self.in_turn(f"pod {bind.pod}", self.write_condition(PodCondition(bind.pod, bind.uid, "SchedulerError", message, "")))
 
     # evictions
@@ -188,8 +189,6 @@ class Carrier:
         status: Tree = {"conditions": [entry]}
         if condition.nominated_node:
             status["nominatedNodeName"] = condition.nominated_node
-        if condition.message:
-            self.recorder.event(reference("Pod", condition.pod, condition.uid), "Warning", "FailedScheduling", condition.message)
         patch = {"metadata": {"uid": condition.uid}, "status": status}
         await self.attempt(condition.pod, self.client.patch(core.POD, name, patch, namespace, type="strategic", subresource="status"))
 

@@ -41,16 +41,11 @@ def hello() -> Manifest:
 
 
 def weighted() -> list[Manifest]:
-    """Six jobs of half a cpu in each of two queues."""
+    """Six jobs of eight pods of half a cpu in each of two queues."""
     return [
-        job(f"job-{letter}-{number}", [task("work", 1, shell("sleep 5"), cpu="500m")], queue=f"queue-{letter}")
+        job(f"job-{letter}-{number}", [task("work", 8, shell("sleep 4"), cpu="500m")], queue=f"queue-{letter}")
         for letter in "ab" for number in range(1, 7)
     ]
-
-
-def filler(cpu: str) -> Manifest:
-    """Holds what the two queues shall not have."""
-    return job("filler", [task("hold", 1, shell("sleep 600"), cpu=cpu)])
 
 
 def gang(name: str, min_available: int) -> Manifest:

@@ -23,7 +23,7 @@ from hekla.kube import config
 from hekla.kube.client import Client
 from hekla.local.cluster import Cluster, ClusterError
 
-NODES, NODE_CPU = 4, "4"
+NODES, NODE_CPU = 6, "4"
 
 
 class Story(NamedTuple):
@@ -36,10 +36,10 @@ class Story(NamedTuple):
 
 STORIES = [
     Story("01 hello", "the job runs, its line is in the log, it completes", stories.hello),
-    Story("02 two queues", "six slots, weights 1:2: 2 pods of queue-a run beside 4 of queue-b", stories.two_queues),
-    Story("03 gang too big", "20 x 4 cpu on 16 cpu: not one pod starts, and the PodGroup says why; with minAvailable 4, 4 run",
+    Story("02 two queues", "48 slots of half a cpu, weights 1:2, both queues with work for all of them: 16 pods of queue-a run beside 32 of queue-b", stories.two_queues),
+    Story("03 gang too big", "20 x 4 cpu on 24 cpu: not one pod starts, and the PodGroup says why; with minAvailable 4, at least 4 run",
           stories.gang),
-    Story("04 task dependency", "no pod of task-b exists until task-a has completed", stories.dependency),
+    Story("04 task dependency", "no pod of task-b exists until task-a runs; both complete", stories.dependency),
     Story("05 all-reduce", "4 pods find each other by name, sum a vector over sockets and exit 0", stories.allreduce),
 ]
 

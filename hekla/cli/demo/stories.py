@@ -97,42 +97,43 @@ async def hello(client: Client) -> str:
 
 
 async def two_queues(client: Client) -> str:
-    """Two queues full of jobs share three cpus by weight."""
+    """Two queues, each with work for the whole cluster, share it by weight when it opens."""
     nodes = sorted(node.metadata.name for node in (await client.list(core.NODE)).items)
-    for node in nodes:
-        await client.patch(core.NODE, node, {"spec": {"unschedulable": True}})
+    await cordon(client, nodes, True)
     for name, weight in (("queue-a", 1), ("queue-b", 2)):
         await client.create(scheduling.QUEUE, manifests.queue(name, weight))
     jobs = manifests.weighted()
     names = [job["metadata"]["name"] for job in jobs]
-    open_node = nodes[0]
-    await client.patch(core.NODE, open_node, {"spec": {"unschedulable": False}})
-    await client.create(batch.JOB, manifests.filler("1"), NAMESPACE)
-    await job_reaches(client, "filler", "Running")
-    await client.patch(core.NODE, open_node, {"spec": {"unschedulable": True}})
     for job in jobs:
         await client.create(batch.JOB, job, NAMESPACE)
 
-    async def all_wait() -> bool | None:
-        pods = [pod for name in names for pod in await pods_of(client, name)]
-        return True if len(pods) == len(names) else None
+    async def of_phase(phase: str) -> tuple[int, int]:
+        pods = [pod for pod in (await client.list(core.POD, NAMESPACE)).items if pod.status.phase == phase]
+        of_jobs = [pod.metadata.labels.get(JOB_OF_POD, "") for pod in pods]
+        return sum(name.startswith("job-a-") for name in of_jobs), sum(name.startswith("job-b-") for name in of_jobs)
 
-    await until("a pod for each of the 12 jobs", all_wait)
-    await client.patch(core.NODE, open_node, {"spec": {"unschedulable": False}})
+    async def all_wait() -> bool | None:
+        return True if await of_phase("Pending") == (48, 48) else None
+
+    await until("48 pods waiting in each queue", all_wait)
+    await cordon(client, nodes, False)
 
     async def settled() -> tuple[int, int] | None:
-        running = [name for name in names if any(p.status.phase == "Running" for p in await pods_of(client, name))]
-        return None if len(running) < 6 else (sum("-a-" in n for n in running), sum("-b-" in n for n in running))
+        running = await of_phase("Running")
+        return running if sum(running) == 48 else None
 
-    a, b = await until("six pods running", settled)
+    a, b = await until("48 pods running", settled)
     for name in names:
         await job_reaches(client, name, "Completed", 40)
-    await remove(client, "filler", *names)
-    for node in nodes:
-        await client.patch(core.NODE, node, {"spec": {"unschedulable": False}})
-    if (a, b) != (2, 4):
+    await remove(client, *names)
+    if (a, b) != (16, 32):
         raise Differs(f"{a} pods of queue-a beside {b} of queue-b")
-    return "2 pods of queue-a beside 4 of queue-b; then all 12 completed"
+    return "16 pods of queue-a beside 32 of queue-b; then all 12 jobs completed"
+
+
+async def cordon(client: Client, nodes: list[str], closed: bool) -> None:
+    """Takes the nodes out of scheduling, or back in."""
+    await asyncio.gather(*(client.patch(core.NODE, node, {"spec": {"unschedulable": closed}}) for node in nodes))
 
 
 async def gang(client: Client) -> str:
@@ -161,24 +162,23 @@ async def gang(client: Client) -> str:
 
 
 async def dependency(client: Client) -> str:
-    """task-b has no pod before task-a has completed."""
+    """task-b has no pod before task-a runs."""
     await client.create(batch.JOB, manifests.workflow(), NAMESPACE)
     early: list[str] = []
 
-    async def first_done() -> bool | None:
+    async def second_made() -> bool | None:
         pods = {pod.metadata.annotations.get(TASK_OF_POD, ""): pod for pod in await pods_of(client, "workflow")}
-        first = pods.get("task-a")
-        done = first is not None and first.status.phase == "Succeeded"
-        if "task-b" in pods and not done:
-            early.append(pods["task-b"].metadata.name)
-        return True if done else None
+        first, second = pods.get("task-a"), pods.get("task-b")
+        if second is not None and (first is None or first.status.phase not in ("Running", "Succeeded")):
+            early.append(second.metadata.name)
+        return True if second is not None else None
 
-    await until("task-a Succeeded", first_done)
+    await until("a pod of task-b", second_made)
     await job_reaches(client, "workflow", "Completed")
     await remove(client, "workflow")
     if early:
-        raise Differs(f"{early[0]} existed while task-a ran")
-    return "task-a Succeeded before task-b's pod was made; the job Completed"
+        raise Differs(f"{early[0]} existed before task-a ran")
+    return "task-a ran before task-b's pod was made; the job Completed"
 
 
 async def allreduce(client: Client) -> str:

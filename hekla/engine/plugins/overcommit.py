@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from hekla.engine.explanation import shortage
 from hekla.engine.plugin import PERMIT, REJECT, Arguments, Plugin
 from hekla.engine.resources import Amounts, add, exceeding
 from hekla.engine.tasks import Job
@@ -50,7 +51,9 @@ class Overcommit(Plugin):
         if not short:
             return PERMIT
         self.session.refuse(
-            job, "resource in cluster is overused: " + ", ".join(f"overused {name}" for name in short)
+            job,
+            "resource in cluster is overused: " + ", ".join(f"overused {name}" for name in short),
+            shortage(short, job.min_resources, wanted, self.room),
         )
         return REJECT
 

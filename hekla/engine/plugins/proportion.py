@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from hekla.engine.explanation import shortage
 from hekla.engine.plugin import PERMIT, REJECT, Plugin, Victims
 from hekla.engine.queues import OPEN, Queue
 from hekla.engine.resources import (
@@ -239,7 +240,7 @@ def admit(session: Session, job: Job, account: Account) -> int:
     if not short:
         return PERMIT
     message = "queue resource quota insufficient: " + ", ".join(f"insufficient {name}" for name in short)
-    session.refuse(job, message)
+    session.refuse(job, message, shortage(short, minimum, wanted, account.real_capability))
     return REJECT
 
 
