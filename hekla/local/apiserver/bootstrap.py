@@ -56,6 +56,10 @@ def binding(name: str, role: str, *groups: str) -> Json:
 DISCOVERY = ["/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*", "/readyz", "/version", "/version/"]
 OBJECTS: list[tuple[tuple[str, str], str, Json]] = [
     *((("", "v1"), "namespaces", {"metadata": {"name": name}}) for name in ("default", "kube-system", "kube-public", "kube-node-lease")),
+    (("", "v1"), "services", {
+        "metadata": {"name": "kubernetes", "namespace": "default", "labels": {"component": "apiserver", "provider": "kubernetes"}},
+        "spec": {"clusterIP": "10.96.0.1", "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}]},
+    }),
     (("scheduling.k8s.io", "v1"), "priorityclasses", {
         "metadata": {"name": "system-cluster-critical"}, "value": 2000000000,
         "description": "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
@@ -106,10 +110,12 @@ class Bootstrap:
     async def run(self) -> None:
         for (group, version), plural, tree in OBJECTS:
             resource = self.writer.registry.get(group, version, plural)
-            if resource is None or resource.collection.newest(tree["metadata"]["name"]) is not None:
+            namespace = tree["metadata"].get("namespace", "")
+            key = f"{namespace}/{tree['metadata']['name']}" if namespace else tree["metadata"]["name"]
+            if resource is None or resource.collection.newest(key) is not None:
                 continue
             request = Request("POST", "/bootstrap", "", {}, b"", Peer())
-            call = Call(request, Route(resource, "", "", ""), ADMIN, "create")
+            call = Call(request, Route(resource, namespace, "", ""), ADMIN, "create")
             fresh = {key: value for key, value in tree.items() if key != "metadata"}
             # What the server makes itself may have names and values that are refused to others (system- classes).
-            await self.writer.add(call, resource, "", {"metadata": dict(tree["metadata"]), **fresh}, validate=False)
+            await self.writer.add(call, resource, namespace, {"metadata": dict(tree["metadata"]), **fresh}, validate=False)

@@ -7,7 +7,8 @@ from email.utils import formatdate
 from time import time
 
 from hekla.kube.http.server import Request, Response
-from hekla.local.apiserver.kind import Json
+from hekla.local.apiserver.kind import Kind
+from hekla.local.apiserver.objects import openapi
 from hekla.local.apiserver.registry import Registry
 from hekla.local.apiserver.status import no_such_resource
 from hekla.local.apiserver.store import encode
@@ -22,11 +23,12 @@ class Schemas:
         self.registry = registry
         self._generation = -1
         self._documents: dict[str, tuple[bytes, str]] = {}
+        self._kinds: dict[str, list[Kind]] = {}
 
     def answer(self, request: Request, path: str) -> Response:
         if self._generation != self.registry.generation:
             self._generation = self.registry.generation
-            self._documents.clear()
+            self._forget_changed()
         if path == "/openapi/v2":
             # Old clients want a 200 here and read nothing of it.
             return Response(200, b"", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
@@ -47,6 +49,12 @@ class Schemas:
             return Response(304, headers=headers)
         return Response(200, body, headers=headers)
 
+    def _forget_changed(self) -> None:
+        """Drops the documents of the groups that changed; a definition more does not make all others again."""
+        now = {key: [resource.kind for resource in self.registry.of(*place)] for key, place in self._keys().items()}
+        self._documents = {key: known for key, known in self._documents.items() if self._kinds.get(key) == now.get(key)}
+        self._kinds = now
+
     def _keys(self) -> dict[str, tuple[str, str]]:
         return {
             f"apis/{group}/{version}" if group else f"api/{version}": (group, version)
@@ -60,10 +68,6 @@ class Schemas:
     def _document(self, key: str) -> tuple[bytes, str]:
         known = self._documents.get(key)
         if known is None:
-            group, version = self._keys()[key]
-            from hekla.local.apiserver.objects import openapi
-
-            tree: Json = openapi.document([resource.kind for resource in self.registry.of(group, version)])
-            body = encode(tree)
+            body = encode(openapi.document(self._kinds[key]))
             known = self._documents[key] = (body, hashlib.sha256(body).hexdigest().upper())
         return known

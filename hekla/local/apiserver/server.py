@@ -12,6 +12,7 @@ from typing import Any
 
 from hekla.kube.http.server import Request, Response, Server, Stream, Upgrade
 from hekla.local.apiserver import bodies
+from hekla.local.apiserver.addresses import Addresses
 from hekla.local.apiserver.admission import Admission
 from hekla.local.apiserver.authentication import Authenticator
 from hekla.local.apiserver.authorization import Access, Authorizer
@@ -21,6 +22,7 @@ from hekla.local.apiserver.definitions import Definitions
 from hekla.local.apiserver.deletion import Deleter
 from hekla.local.apiserver.discovery import Discovery
 from hekla.local.apiserver.eviction import Evictions
+from hekla.local.apiserver.expiry import EventExpiry
 from hekla.local.apiserver.health import Health
 from hekla.local.apiserver.identity import NOBODY, User
 from hekla.local.apiserver.kubelet import Kubelets
@@ -67,6 +69,10 @@ class ApiServer:
         self.kubelets: Kubelets | None = None
         self.bootstrap = Bootstrap(self.writer)
         admission.webhooks = Webhooks(registry)
+        addresses = Addresses(registry)
+        for operation in ("CREATE", "UPDATE"):
+            admission.plugins["services", operation] = [addresses.admit]
+        self.events = EventExpiry(registry["events"].collection)
         self.definitions = Definitions(registry, self.writer, self.deleter)
         self.ready = False
         self._special: dict[tuple[str, str, str], Callable[[Call], Awaitable[Answer]]] = {
@@ -83,11 +89,13 @@ class ApiServer:
     async def start(self) -> None:
         """Serves what the stored definitions define, and makes what a cluster begins with."""
         self.definitions.start()
+        self.events.start()
         await self.bootstrap.run()
 
     def stop(self) -> None:
         """Ends all watches, so that clients come again to the next server at once."""
         self.definitions.stop()
+        self.events.stop()
         for collection in self.store.collections.values():
             for listener in list(collection.listeners):
                 watcher = getattr(listener, "__self__", None)
