@@ -60,5 +60,5 @@ def close_session(session: Session) -> Decisions:
         state.dirty[job.key] = job
     decided = session.decisions
     moved = bool(decided.binds or decided.evictions or decided.gates or session.let_in_any)
-    state.settled = None if moved else (state.version, session.hooks)
+    state.settled = None if moved or state.unreported else (state.version, session.hooks)
     return decided

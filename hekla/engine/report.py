@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from hekla.engine.session import Session
 
 UNSCHEDULABLE = "Unschedulable"
+COUNT_PERIOD = 1.0
+"""Seconds between two writes of a PodGroup of which only the counts changed."""
 _WAITING = ("Unknown", "Pending", "Inqueue")
 
 
@@ -25,10 +27,10 @@ def report(session: Session) -> None:
     """Fill the session's decisions with statuses, conditions, events and explanations."""
     state = session.state
     jobs = {**state.unreported, **state.active, **session.touched}
+    state.unreported.clear()
     for job in jobs.values():
         if session.in_session(job):
             _report_job(session, job)
-    state.unreported.clear()
     _report_queues(session, {job.queue for job in jobs.values()})
 
 
@@ -76,8 +78,11 @@ def _report_job(session: Session, job: Job) -> None:
             ),
         )
         if sent != job.status_sent:
-            wrote = True
-            job.status_sent = sent
+            wrote = not _only_counts(sent, job.status_sent) or session.now - job.status_time >= COUNT_PERIOD
+            if not wrote:
+                session.state.unreported[job.key] = job  # Comes again when it is due.
+        if wrote:
+            job.status_sent, job.status_time = sent, session.now
             conditions: list[dict[str, Any]] = [dict(one) for one in job.conditions]
             session.decisions.pod_groups.append(PodGroupStatus(job.key, job.pg_uid, *sent[:4], conditions))
     waiting = [
@@ -102,6 +107,11 @@ def _report_job(session: Session, job: Job) -> None:
         session.decisions.explanations[job.key] = explain(session, job)
     elif job.is_pending:
         session.decisions.explanations[job.key] = explain(session, job)
+
+
+def _only_counts(now: tuple[Any, ...], before: Any) -> bool:
+    """Whether nothing but the numbers of running and finished pods differs."""
+    return before is not None and now[0] == before[0] and now[4] == before[4]
 
 
 def _report_tasks(session: Session, job: Job, tasks: list[Task], text: str | None) -> None:

@@ -301,6 +301,7 @@ class Job(Group):
         "short_of_quota",
         "stated_preemptable",
         "status_sent",
+        "status_time",
         "sub_jobs",
         "total_request",
         "waiting_time",
@@ -344,6 +345,7 @@ class Job(Group):
         self.last_event = ""
         self.last_refusal = ""
         self.status_sent: Any = None
+        self.status_time = -1.0
         self.group_object: Any = None
         self.contribution: Any = None
         """What this job adds to its queue's sums, as last counted."""

@@ -100,7 +100,8 @@ def test_a_job_larger_than_its_queue_stays_out_and_says_why() -> None:
     assert world.phase("big") == "Pending"
     (event,) = [one for one in decisions.events if one.type == "Normal"]
     assert event.message == "queue resource quota insufficient: insufficient cpu, insufficient memory"
-    assert world.why("big") == f"big waits to enter queue c1: {event.message}."
+    numbers = "its minimum takes cpu=8, 1 is left, its minimum takes memory=8Gi, 1Gi is left"
+    assert world.why("big") == f"big waits to enter queue c1: {event.message} ({numbers})."
 
 
 @pytest.mark.scenario("scheduler-core", 2)
@@ -125,7 +126,10 @@ def test_overcommit_lets_a_fifth_more_in() -> None:
     world.run()
 
     assert [world.phase(f"job{number}") for number in range(4)] == ["Inqueue"] * 3 + ["Pending"]
-    assert world.why("job3") == "job3 waits to enter queue default: resource in cluster is overused: overused cpu."
+    assert world.why("job3") == (
+        "job3 waits to enter queue default: resource in cluster is overused: overused cpu "
+        "(its minimum takes cpu=4, 0 is left)."
+    )
 
 
 def test_a_job_of_a_queue_that_does_not_exist_is_not_looked_at() -> None:

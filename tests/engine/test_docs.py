@@ -1,0 +1,26 @@
+"""The example policies of the documentation are valid, and every plugin has a page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from hekla.engine.plugins import PLUGINS
+from hekla.engine.policy import Policy
+
+DOCS = Path(__file__).parents[2] / "docs" / "scheduler"
+
+
+@pytest.mark.parametrize("name", sorted(PLUGINS))
+def test_the_page_has_an_example_that_is_read(name: str) -> None:
+    text = (DOCS / f"{name}.md").read_text()
+    (example,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    policy = Policy.parse(yaml.safe_load(example))
+    assert name in {option.name for tier in policy.tiers for option in tier}
+    for key in (one.encode_name for one in msgspec.structs.fields(PLUGINS[name].Arguments)):
+        if key != "others":
+            assert key in text
