@@ -242,3 +242,38 @@ async def test_a_foreign_pod_is_in_the_way(cluster: Cluster) -> None:
     await cluster.job("taken", a_task("a"))
     told = await _told(cluster, "taken", "FailedCreate")
     assert "belongs to something else" in str(told[0]["message"])
+
+
+@pytest.mark.scenario("controllers", 13)
+async def test_claims_that_exist_and_claims_that_are_made(cluster: Cluster) -> None:
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    volumes = [{"mountPath": "/one", "volumeClaimName": "data"}, {"mountPath": "/two", "volumeClaim": spec}]
+    await cluster.job("volumes", a_task("a"), volumes=volumes)
+    await _told(cluster, "volumes", "PVCError")
+    waiting = await cluster.phase("volumes", "Pending")
+    assert not cluster.names("volumes") and waiting.status.retry_count == 0
+    await cluster.client.create(core.PERSISTENT_VOLUME_CLAIM.untyped, {"metadata": {"name": "data"}, "spec": spec}, "default")
+    job = await cluster.phase("volumes", "Running")
+    made = job.spec.volumes[1].volume_claim_name
+    assert made.startswith("volumes-pvc-") and await cluster.exists(core.PERSISTENT_VOLUME_CLAIM, made)
+    assert job.status.controlled_resources == {"volume-pvc-data": "data", f"volume-pvc-{made}": made}
+    pod = cluster.pods.get("default/volumes-a-0")
+    assert pod is not None
+    assert [v["persistentVolumeClaim"]["claimName"] for v in pod["spec"]["volumes"] if "persistentVolumeClaim" in v] == ["data", made]
+
+
+async def test_jobs_of_a_queue_that_extends_to_other_clusters_are_marked(cluster: Cluster) -> None:
+    await cluster.queue("far", extendClusters=[{"name": "other", "weight": 1}])
+    await cluster.job("forwarded", a_task("a"), queue="far")
+    job = await cluster.phase("forwarded", "Running")
+    pod = cluster.pods.get("default/forwarded-a-0")
+    assert pod is not None and job.metadata.annotations["volcano.sh/job-forwarding"] == "true"
+    assert pod["metadata"]["labels"]["volcano.sh/job-forwarding"] == "true"
+
+
+async def test_a_plugin_that_does_not_exist_ends_the_job_after_its_retries(shared_apiserver: ApiServerProcess) -> None:
+    async with running(shared_apiserver, "--max-requeue-num=3") as cluster:
+        await cluster.job("odd", a_task("a"), plugins={"pytorhc": []})
+        job = await cluster.phase("odd", "Terminated")
+        assert "failed to get plugin pytorhc; did you mean pytorch?" in job.status.state.message
+        assert await _told(cluster, "odd", "PluginError")

@@ -355,3 +355,20 @@ def test_actions_are_told() -> None:
     world.fail("train-a-0")
     world.look()
     assert world.events == ["ExecuteAction: Start to execute action TerminateJob "]
+
+
+def test_a_partition_is_restarted_as_a_whole() -> None:
+    import msgspec
+
+    from hekla.api.batch import PartitionPolicy
+
+    partitions = PartitionPolicy(total_partitions=2, partition_size=2)
+    job = job_of(task("a", 4, partition_policy=partitions), policies=[policy("RestartPartition", "PodFailed")])
+    world = World(job).started()
+    for index in range(4):
+        meta = world.pods[f"train-a-{index}"].metadata
+        meta.labels = msgspec.structs.replace(meta.labels, partition=str(index // 2))
+    world.fail("train-a-2")
+    made = world.look()
+    assert sorted(pod.metadata.name for pod in made.delete) == ["train-a-2", "train-a-3"]
+    assert world.phase == "Restarting" and world.status.running == 2
