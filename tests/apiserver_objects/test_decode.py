@@ -31,7 +31,8 @@ def test_kind_and_version_are_inferred_from_the_url() -> None:
 
 
 def test_meaningless_zeros_and_nulls_go_and_meant_ones_stay() -> None:
-    body = {"metadata": {"name": "a", "creationTimestamp": None}, "spec": {"replicas": 0, "paused": False, "template": {"spec": {"nodeName": ""}}}}
+    spec = {"replicas": 0, "paused": False, "template": {"spec": {"nodeName": ""}}}
+    body = {"metadata": {"name": "a", "creationTimestamp": None}, "spec": spec}
     tree = DEPLOYMENT(json.dumps(body).encode(), JSON, "Strict").tree
     assert tree["metadata"] == {"name": "a"}
     assert tree["spec"] == {"replicas": 0, "template": {"spec": {}}}
@@ -69,17 +70,21 @@ def test_an_escaped_duplicate_does_not_hide() -> None:
 @pytest.mark.parametrize(
     ("read", "body", "words"),
     [
-        (CONFIG_MAP, {"metadata": {"name": 3}}, "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.name of type string"),
-        (DEPLOYMENT, {"spec": {"replicas": "3"}}, "json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32"),
-        (DEPLOYMENT, {"spec": {"replicas": 1.5}}, "json: cannot unmarshal number 1.5 into Go struct field DeploymentSpec.spec.replicas of type int32"),
+        (CONFIG_MAP, {"metadata": {"name": 3}}, "cannot unmarshal number into Go struct field ObjectMeta.metadata.name of type string"),
+        (DEPLOYMENT, {"spec": {"replicas": "3"}},
+         "cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32"),
+        (DEPLOYMENT, {"spec": {"replicas": 1.5}}, "cannot unmarshal number 1.5 into Go struct field DeploymentSpec.spec.replicas"),
         (DEPLOYMENT, {"spec": {"replicas": 2**40}}, "of type int32"),
         (POD, {"spec": []}, "json: cannot unmarshal array into Go struct field Pod.spec of type v1.PodSpec"),
-        (POD, {"spec": {"containers": [{"command": "sh"}]}}, "json: cannot unmarshal string into Go struct field Container.spec.containers.command of type []string"),
-        (POD, {"spec": {"containers": [{"resources": {"limits": {"cpu": "1.5.5"}}}]}}, "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"),
+        (POD, {"spec": {"containers": [{"command": "sh"}]}},
+         "cannot unmarshal string into Go struct field Container.spec.containers.command of type []string"),
+        (POD, {"spec": {"containers": [{"resources": {"limits": {"cpu": "1.5.5"}}}]}},
+         "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"),
         (POD, {"status": {"startTime": "yesterday"}}, 'parsing time "yesterday" as "2006-01-02T15:04:05Z07:00"'),
         (CONFIG_MAP, {"binaryData": {"a": "???"}}, "illegal base64 data at input byte 0"),
         (CONFIG_MAP, {"kind": "Pod", "apiVersion": "v1"}, "cannot be handled as a ConfigMap"),
-        (CONFIG_MAP, {"kind": "ConfigMap", "apiVersion": "v2"}, "the API version in the data (v2) does not match the expected API version (v1)"),
+        (CONFIG_MAP, {"kind": "ConfigMap", "apiVersion": "v2"},
+         "the API version in the data (v2) does not match the expected API version (v1)"),
         (CONFIG_MAP, b"", "unexpected end of JSON input"),
         (CONFIG_MAP, b'{"data":', "unexpected end of JSON input"),
         (CONFIG_MAP, b'{"data":NaN}', "invalid character 'N' looking for beginning of value"),
@@ -140,6 +145,11 @@ def test_yaml_duplicates_name_their_line() -> None:
     assert expected in refusal(CONFIG_MAP, text, "Strict", YAML)
 
 
+LAUGHS = b"a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + b"\n".join(
+    b"a%d: &a%d [%s]" % (n, n, b",".join([b"*a%d" % (n - 1)] * 10)) for n in range(1, 9)
+)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -147,8 +157,7 @@ def test_yaml_duplicates_name_their_line() -> None:
         (b"a: \xff", "invalid leading UTF-8 octet"),
         (b"a: *nobody", "unknown anchor"),
         (b"[" * 50_000, "exceeded max depth"),
-        (b"\n".join([b"a0: &a0 [x,x,x,x,x,x,x,x,x,x]", *(b"a%d: &a%d [%s]" % (n, n, b",".join([b"*a%d" % (n - 1)] * 10)) for n in range(1, 9))]),
-         "excessive aliasing"),
+        (LAUGHS, "excessive aliasing"),
     ],
 )  # fmt: skip
 def test_yaml_that_is_none_or_too_much(text: bytes, words: str) -> None:

@@ -121,7 +121,7 @@ def _job(tree: Json) -> None:
 
 
 def _definition(tree: Json) -> None:
-    stored = [version["name"] for version in tree.get("spec", {}).get("versions", ()) if version.get("storage")]
+    stored = [version.get("name", "") for version in (tree.get("spec") or {}).get("versions") or () if version.get("storage")]
     tree["status"] = {"conditions": [], "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored}
 
 
