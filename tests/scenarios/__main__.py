@@ -16,11 +16,12 @@ from collections import defaultdict
 from pathlib import Path
 
 from tests.scenarios import pages
-from tests.scenarios.selection import RESULTS
+from tests.scenarios.selection import PAGES_VARIABLE, RESULTS
 
 ROOT = Path(__file__).parents[2]
 QUICK_SECONDS = 30.0
 GRACE_SECONDS = 3.0
+WORKERS = "4"  # tests of daemons wait more than they compute
 
 Scenario = tuple[str, str]
 
@@ -38,24 +39,25 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     if options.pages:
         reference = {page: names for page, names in reference.items() if page in options.pages}
-    covered, ended = outcomes(run(None if options.full else options.seconds))
+    covered, ended = outcomes(run(options.pages, None if options.full else options.seconds))
     report(reference, covered, ended, list_missing=options.missing)
     return 0
 
 
-def run(seconds: float | None) -> list[dict[str, object]]:
+def run(only: list[str], seconds: float | None) -> list[dict[str, object]]:
     """The lines that the plugin wrote: what was collected, and how each test ended."""
     with tempfile.TemporaryDirectory() as directory:
         results = Path(directory) / "results"
         results.touch()
         command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.scenarios.selection", "-p", "no:cacheprovider", "tests",
-                   "--continue-on-collection-errors", "--tb=no", "-n", "2"]  # fmt: skip
+                   "--continue-on-collection-errors", "--tb=no", "-n", WORKERS,
+                   "--dist", "worksteal"]  # fmt: skip
         if seconds is not None:
             command += ["-m", "not slow"]
         log = Path(directory) / "log"
         with log.open("wb") as output:
             process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output, start_new_session=True,
-                                       env={**os.environ, RESULTS: str(results)})  # fmt: skip
+                                       env={**os.environ, RESULTS: str(results), PAGES_VARIABLE: " ".join(only)})  # fmt: skip
             try:
                 process.wait(seconds)
             except subprocess.TimeoutExpired:

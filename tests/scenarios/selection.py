@@ -13,6 +13,9 @@ from typing import Any
 import pytest
 
 RESULTS = "HEKLA_SCENARIO_RESULTS"
+PAGES_VARIABLE = "HEKLA_SCENARIO_PAGES"
+PAGES = os.environ.get(PAGES_VARIABLE, "").split()
+"""Only tests of these pages; none: all."""
 SLOWER = ("apiserver", "shared_apiserver", "cluster", "kubeconfig")
 
 
@@ -21,12 +24,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = []
     for item in items:
         marks = [[str(part) for part in mark.args[:2]] for mark in item.iter_markers("scenario")]
-        if marks:
+        if marks and (not PAGES or any(page in PAGES for page, _ in marks)):
             item.user_properties.append(("scenarios", marks))
             kept.append(item)
     # Tests that start servers come last, so that little is lost when the time is up.
     items[:] = sorted(kept, key=lambda item: any(name in SLOWER for name in getattr(item, "fixturenames", ())))
-    if not hasattr(config, "workerinput"):
+    # Under pytest-xdist only workers collect; the first one speaks for all.
+    if getattr(config, "workerinput", {"workerid": "gw0"})["workerid"] == "gw0":
         _write({"collected": [dict(item.user_properties)["scenarios"] for item in items]})
 
 
