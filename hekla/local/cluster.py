@@ -149,6 +149,7 @@ class Cluster:
             Program("kube-controllers", ("kube-controllers", internal, f"--root-ca-file={self.pki / 'ca.crt'}")),
             Program("agent", (
                 "agent", internal, f"--root-dir={self.pods}", f"--nodes={settings.nodes}",
+                f"--api-server-address=127.0.0.1:{settings.port}",
                 *([f"--node-cpu={settings.node_cpu}"] if settings.node_cpu else []),
                 *([f"--node-memory={settings.node_memory}"] if settings.node_memory else []),
                 *([f"--images={settings.images}"] if settings.images else []),

@@ -147,16 +147,16 @@ def condition(pod: Json, kind: str) -> Json:
 
 
 @asynccontextmanager
-async def cluster(directory: Path, *flags: str, namespace: str = "default") -> AsyncIterator[Cluster]:
-    """A whole cluster with one node and no controllers."""
+async def cluster(directory: Path, *flags: str, nodes: int = 1, namespace: str = "default") -> AsyncIterator[Cluster]:
+    """A whole cluster without controllers; there when so many nodes are Ready."""
     with ApiServerProcess.started(directory) as server:
         agent = AgentProcess(directory, server, *flags)
         agent.start()
         try:
             async with Client(load(str(server.internal_kubeconfig))) as client:
-                for name in ("default",):
-                    await ensure(client.create(core.SERVICE_ACCOUNT.untyped, {"metadata": {"name": name, "namespace": namespace}}))
-                await wait_for_node(client, agent)
+                account = {"metadata": {"name": "default", "namespace": namespace}}
+                await ensure(client.create(core.SERVICE_ACCOUNT.untyped, account))
+                await wait_for_nodes(client, agent, nodes)
                 yield Cluster(client, server, agent, namespace)
         finally:
             agent.close()
@@ -169,14 +169,11 @@ async def ensure(creation: Awaitable[Any]) -> None:
         pass
 
 
-async def wait_for_node(client: Client, agent: AgentProcess) -> None:
+async def wait_for_nodes(client: Client, agent: AgentProcess, count: int) -> None:
     deadline = time.monotonic() + 20
     while True:
-        try:
-            node = await client.get(core.NODE, NODE_NAME)
-            if any(c.type == "Ready" and c.status == "True" for c in node.status.conditions):
-                return
-        except NotFound:
-            pass
-        assert time.monotonic() < deadline, f"the node never came:\n{agent.log.read_text()[-3000:]}"
+        nodes = (await client.list(core.NODE)).items
+        if sum(any(c.type == "Ready" and c.status == "True" for c in node.status.conditions) for node in nodes) >= count:
+            return
+        assert time.monotonic() < deadline, f"the nodes never came:\n{agent.log.read_text()[-3000:]}"
         await asyncio.sleep(0.05)

@@ -46,6 +46,7 @@ FLAGS = (
     Flag("node-cpu", TEXT, "", "cpu of each node (default: the machine's)", check=quantity_problem),
     Flag("node-memory", TEXT, "", "memory of each node (default: the machine's)", check=quantity_problem),
     Flag("images", TEXT, "", "YAML file with rows for the table of images"),
+    Flag("api-server-address", TEXT, "", "host:port at which pods reach the API server (default: as the kubeconfig has it)"),
     Flag("isolation", TEXT, "auto", "auto, or none to do without namespaces even where they are allowed"),
     Flag("port", WHOLE, 0, "port of the node's endpoint on 127.0.0.1; 0 for any free one", check=between(0, 65535)),
     Flag("tls-cert-file", TEXT, "", "certificate of the node's endpoint (default: one of its own making)"),
@@ -85,7 +86,10 @@ def root_directory(text: str) -> Path:
 
 
 async def api_address(daemon: Daemon) -> tuple[str, str]:
-    """(host, port) at which pods reach the API server: the kubeconfig's, or what the Service `kubernetes` leads to."""
+    """(host, port) at which pods reach the API server: stated, the kubeconfig's, or what the Service `kubernetes` leads to."""
+    host, _, port = daemon.options.api_server_address.rpartition(":")
+    if host and port:
+        return host, port
     target = daemon.client.connection.target
     if getattr(target, "host", "") and getattr(target, "port", 0):
         return str(target.host), str(target.port)

@@ -110,7 +110,7 @@ def service_variables(services: Iterable[core.Service]) -> dict[str, str]:
     found: dict[str, str] = {}
     for service in services:
         address = service.spec.cluster_ip
-        if not address or address == "None" or not service.spec.ports:
+        if not address or address == "None" or not service.spec.ports or service.metadata.name == "kubernetes":
             continue
         name = service.metadata.name.upper().replace("-", "_")
         first = service.spec.ports[0]

@@ -290,6 +290,8 @@ class FakeNodes:
         self._last_address = 0
         self._restarts: dict[str, tuple[int, float, Json]] = {}
         """By uid, of pods that back off: (restarts so far, when the next one is due, last state)."""
+        self._delayed: dict[str, float] = {}
+        """By uid, of pods that are to start late: when."""
 
     async def start(self) -> None:
         """Makes the nodes that are asked for and begins to look after all fake ones."""
@@ -405,6 +407,7 @@ class FakeNodes:
         if new is None:
             if old is not None:
                 self._restarts.pop(old.metadata.uid, None)
+                self._delayed.pop(old.metadata.uid, None)
             return
         if new.status.pod_ip.startswith("10."):
             self._last_address = max(self._last_address, number_of(new.status.pod_ip))
@@ -438,7 +441,7 @@ class FakeNodes:
         life = life_of(pod)
         times = []
         if phase != "Running":
-            times.append(self._clock() + life.delay if life.delay and not self._is_timed(pod) else 0.0)
+            times.append(self._delayed.setdefault(pod.metadata.uid, self._clock() + life.delay) if life.delay else 0.0)
         else:
             backing_off = self._restarts.get(pod.metadata.uid)
             started = started_at(pod)
@@ -451,10 +454,6 @@ class FakeNodes:
         if pod.spec.active_deadline_seconds is not None and pod.status.start_time:
             times.append(parse_time(pod.status.start_time) + pod.spec.active_deadline_seconds)
         return min(times) if times else None
-
-    def _is_timed(self, pod: FakePod) -> bool:
-        """Whether the delay before Running is over: it is waited for once, from the moment at which the pod was first seen."""
-        return pod.metadata.uid in self._restarts
 
     def _arm(self) -> None:
         """Sets the one timer to the earliest due time."""
@@ -475,8 +474,6 @@ class FakeNodes:
             _, _, name, uid = heapq.heappop(self._timers)
             pod = self.pods.get(name) if self.pods is not None else None
             if pod is not None and pod.metadata.uid == uid:
-                if pod.status.phase not in ("Running", "Succeeded", "Failed"):
-                    self._restarts.setdefault(uid, (0, 0.0, {}))
                 self._look(pod)
         self._arm()
 
@@ -536,8 +533,7 @@ class FakeNodes:
         count, due, last = self._restarts.get(uid, (0, 0.0, {}))
         started = started_at(pod)
         if pod.status.phase != "Running" or (not started and now >= due):
-            if pod.status.phase != "Running":
-                self._restarts.pop(uid, None)
+            self._delayed.pop(uid, None)
             address = pod.status.pod_ip or self._address()
             return running_status(pod, address, count, last or None, text)
         if not started or life.run_time is None or now < parse_time(started) + life.run_time:

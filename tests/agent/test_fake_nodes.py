@@ -1,0 +1,114 @@
+"""Fake nodes on a real API server, and what their pods make of their commands."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hekla.api import core
+from hekla.api.coordination import LEASE
+from hekla.local.agent.pretence import Plan, meaning, plan
+from tests.agent.live_cluster import POD, Cluster, cluster, condition, container
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["sleep", "5"], (5.0, 0)), (["/bin/sleep", "1.5m"], (90.0, 0)), (["true"], (0.0, 0)), (["false"], (0.0, 1)),
+        (["sh", "-c", "exit 3"], (0.0, 3)), (["sh", "-c", "sleep 5s && exit 3"], (5.0, 3)),
+        (["sh", "-c", "echo 'Hello; you!' && sleep 300"], (300.0, 0)), (["/bin/sh", "-c", "echo hi; sleep 2\nsleep 3"], (5.0, 0)),
+        (["sh", "-c", "false && sleep 5"], (0.0, 1)), (["sh", "-c", "false; sleep 5"], (5.0, 0)),
+        (["sh", "-c", "sleep 10s && xxx"], None), (["sh", "-c", "while true; do sleep 1; done"], None),
+        (["sh", "-c", "sleep $N"], None), (["sh", "-c", "sleep 5 || exit 1"], None), (["sh", "-c", "sleep 5 &"], None),
+        (["python", "train.py"], None), ([], None), (["sleep", "infinity"], None), (["sh", "-c", "echo $(date)"], None),
+        (["sh", "-c", "echo 'unclosed"], None),
+    ],
+)  # fmt: skip
+def test_a_command_is_believed_where_it_is_plain(command: list[str], said: tuple[float, int] | None) -> None:
+    assert meaning(command) == said
+
+
+def test_annotations_come_before_the_command() -> None:
+    annotations = {"pod-ready.stage.kwok.x-k8s.io/delay": "2s", "pod-complete.stage.kwok.x-k8s.io/delay": "10"}
+    assert plan(annotations, {}, [["sleep", "99"]]) == Plan(2.0, 10.0, 0)
+    failing = {"pod-container-running-failed.stage.kwok.x-k8s.io": "true"}
+    exit_code = {"pod-container-running-failed.stage.kwok.x-k8s.io/exit-code": "7"}
+    assert plan(exit_code, failing, []) == Plan(0.0, 0.0, 7)
+
+
+def test_a_pod_lives_as_long_as_its_longest_container() -> None:
+    assert plan({}, {}, [["sleep", "3"], ["sh", "-c", "exit 2"]]) == Plan(0.0, 3.0, 2)
+    assert plan({}, {}, [["sleep", "3"], ["nginx"]]).run_time is None
+
+
+async def fake(live: Cluster, name: str, *command: str, **more: Any) -> None:
+    await live.create(name, *command, nodeName="fake-node-0", **more)
+
+
+async def test_fake_pods_live_as_they_say(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "--fake-nodes=3", "--fake-node-gpus=8", "--fake-node-labels=rack=r1", nodes=4) as live:
+        node = await live.client.get(core.NODE, "fake-node-2")
+        assert node.status.allocatable == {"cpu": "32", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": "8"}
+        assert node.metadata.annotations["kwok.x-k8s.io/node"] == "fake"
+        assert node.metadata.labels.items() >= {"type": "kwok", "rack": "r1", "kubernetes.io/hostname": "fake-node-2"}.items()
+        assert {c.type: c.status for c in node.status.conditions}["Ready"] == "True"
+        assert (await live.client.get(LEASE, "fake-node-0", "kube-node-lease")).spec.holder_identity == "fake-node-0"
+
+        await fake(live, "forever")
+        await fake(live, "short", "sleep", "1")
+        await fake(live, "bad", "sh", "-c", "exit 3")
+        await fake(live, "crashing", "sh", "-c", "exit 3", restartPolicy="OnFailure")
+        await fake(live, "timed", activeDeadlineSeconds=1)
+        delay = {"pod-ready.stage.kwok.x-k8s.io/delay": "1500ms"}
+        began = time.monotonic()
+        await fake(live, "slow", metadata={"annotations": delay})
+
+        pod = await live.phase("forever", "Running")
+        assert condition(pod, "Ready")["status"] == "True"
+        assert container(pod)["ready"] and "running" in container(pod)["state"]
+        assert pod["status"]["podIP"].startswith("10.")
+        assert (await live.pod("slow"))["status"]["phase"] == "Pending"
+        assert container(await live.phase("short", "Succeeded"))["state"]["terminated"]["exitCode"] == 0
+        assert container(await live.phase("bad", "Failed"))["state"]["terminated"].items() >= {"exitCode": 3, "reason": "Error"}.items()
+        assert (await live.phase("timed", "Failed"))["status"]["reason"] == "DeadlineExceeded"
+        await live.phase("slow", "Running")
+        assert time.monotonic() - began > 1.2
+        pod = await live.until("crashing", lambda p: p and container(p).get("restartCount", 0) >= 1)
+        await live.client.delete(POD, "forever", "default")
+        await live.gone("forever")
+
+
+async def test_nodes_that_others_make_are_looked_after_too(tmp_path: Path) -> None:
+    """As `kubectl apply` of KWOK's own manifests."""
+    async with cluster(tmp_path, "--nodes=0", "--fake-nodes=1", "--fake-node-name=n1-is-fake", namespace="default") as live:
+        body = {
+            "metadata": {"name": "kwok-node-0", "annotations": {"kwok.x-k8s.io/node": "fake"}},
+            "status": {"capacity": {"cpu": "8", "memory": "8Gi", "pods": "110"}},
+        }
+        await live.client.create(core.NODE.untyped, body)
+        deadline = time.monotonic() + 10
+        while True:
+            node = await live.client.get(core.NODE, "kwok-node-0")
+            if any(c.type == "Ready" and c.status == "True" for c in node.status.conditions):
+                break
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.05)
+        assert node.status.capacity["cpu"] == "8"
+        await live.create("on-it", "sleep", "1000", nodeName="kwok-node-0")
+        await live.phase("on-it", "Running")
+
+
+async def test_a_killed_agent_goes_on_pretending(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "--fake-nodes=1", nodes=2) as live:
+        await fake(live, "through", "sleep", "2")
+        before = await live.phase("through", "Running")
+        live.agent.kill()
+        await asyncio.sleep(0.3)
+        live.agent.start()
+        after = await live.phase("through", "Succeeded")
+        assert after["status"]["startTime"] == before["status"]["startTime"]
+        assert after["status"]["podIP"] == before["status"]["podIP"]
