@@ -200,3 +200,10 @@ def test_pipelined_requests_are_answered_in_order(shared_apiserver: ApiServerPro
             answer += piece
     positions = [answer.index(b'pods \\"p%d\\" not found' % number) for number in range(count)]
     assert positions == sorted(positions)
+
+
+def test_head_has_no_body(shared_apiserver: ApiServerProcess) -> None:
+    both = b"HEAD /version HTTP/1.1\r\nHost: x\r\n\r\nGET /version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    answer = raw(shared_apiserver, both)
+    assert answer.startswith(b"HTTP/1.1 405")
+    assert answer.partition(b"\r\n\r\n")[2][:8] in (b"", b"HTTP/1.1")

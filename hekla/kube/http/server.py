@@ -109,8 +109,8 @@ class Connection(asyncio.Protocol):
         "_body",
         "_body_size",
         "_discarding",
-        "_expect",
         "_fields",
+        "_head_only",
         "_header_size",
         "_keep_alive",
         "_paused_reading",
@@ -129,7 +129,7 @@ class Connection(asyncio.Protocol):
         "peer",
         "server",
         "transport",
-    )  # fmt: skip
+    )
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -145,6 +145,7 @@ class Connection(asyncio.Protocol):
         self._paused_reading = False
         self._paused_writing = False
         self._waiters: list[asyncio.Future[None]] = []
+        self._head_only = False
         self._discarding = False
         self._upgrading: bytes | None = None
         self._reset()
@@ -301,6 +302,7 @@ class Connection(asyncio.Protocol):
 
     def _handle(self, request: Request, keep_alive: bool) -> None:
         self.busy = True
+        self._head_only = request.method == "HEAD"
         try:
             answer = self.handler(request)
         except Exception as error:
@@ -400,11 +402,12 @@ class Connection(asyncio.Protocol):
         if answer.status not in (204, 304):
             out += b"Content-Length: %d\r\n" % len(answer.body)
         out += b"\r\n" if keep_alive else b"Connection: close\r\n\r\n"
-        if len(answer.body) > 65536:
+        if len(answer.body) > 65536 and not self._head_only:
             transport.write(bytes(out))
             transport.write(answer.body)
         else:
-            out += answer.body
+            if not self._head_only:
+                out += answer.body
             transport.write(bytes(out))
 
     def _finish(self, answer: Response, keep_alive: bool) -> None:

@@ -6,11 +6,11 @@ What needs the cluster's state to decide is here; what follows from an object al
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hekla.local.apiserver.call import Call
+from hekla.local.apiserver.fresh import random_suffix
 from hekla.local.apiserver.kind import Json
 from hekla.local.apiserver.registry import Registry, Resource
 from hekla.local.apiserver.status import Refusal, details, forbidden
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 UNDELETABLE = ("default", "kube-system", "kube-public")
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
-SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 TOLERATED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
@@ -67,6 +66,8 @@ class Admission:
         }
         self._accounts: dict[str, tuple[Row, Json]] = {}
         self._classes: dict[str, tuple[Row, Json]] = {}
+        self._default: Json | None = None
+        self._default_at = -1
 
     # --- the chain ------------------------------------------------------------------------------------------------------
 
@@ -191,11 +192,15 @@ class Admission:
         spec.setdefault("preemptionPolicy", policy)
 
     def _default_class(self, resource: Resource) -> Json | None:
+        collection = resource.collection
+        if not collection.overlay and self._default_at == collection.version:
+            return self._default
         best: Json | None = None
-        for row in resource.collection.accepted():
+        for row in collection.accepted():
             tree = remembered(self._classes, row.key, row)
             if tree.get("globalDefault") and (best is None or tree.get("value", 0) < best.get("value", 0)):
                 best = tree
+        self._default, self._default_at = best, -1 if collection.overlay else collection.version
         return best
 
 
@@ -226,7 +231,7 @@ def mount_token(spec: Json) -> None:
     volumes = spec.setdefault("volumes", [])
     name = next((v["name"] for v in volumes if str(v.get("name", "")).startswith("kube-api-access-")), "")
     if not name:
-        name = "kube-api-access-" + "".join(random.choices(SUFFIX, k=5))
+        name = "kube-api-access-" + random_suffix()
         volumes.append(
             {
                 "name": name,

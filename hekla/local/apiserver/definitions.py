@@ -14,6 +14,7 @@ from typing import Any
 from hekla.kube.http.server import Peer, Request
 from hekla.local.apiserver.call import Call
 from hekla.local.apiserver.deletion import DeleteOptions, Deleter
+from hekla.local.apiserver.fresh import now
 from hekla.local.apiserver.identity import User
 from hekla.local.apiserver.kind import Json, Kind
 from hekla.local.apiserver.objects import custom
@@ -22,7 +23,7 @@ from hekla.local.apiserver.route import Route
 from hekla.local.apiserver.status import Refusal
 from hekla.local.apiserver.store import DELETED, Event, Row
 from hekla.local.apiserver.watch import Watcher
-from hekla.local.apiserver.writing import Writer, now
+from hekla.local.apiserver.writing import Writer
 
 log = logging.getLogger("hekla.apiserver")
 
@@ -95,6 +96,9 @@ class Definitions:
                     watcher = getattr(listener, "__self__", None)
                     if isinstance(watcher, Watcher):
                         watcher.end()
+                # A definition whose finalizer was taken off by hand leaves objects that nothing serves any more.
+                for row in list(resource.collection.accepted()):
+                    resource.collection.delete(row.tree(), row)
                 self.registry.store.drop(resource.collection.name)
 
     def conflict_of(self, tree: Json) -> tuple[str, str] | None:

@@ -12,13 +12,14 @@ from hekla.local.apiserver import bodies
 from hekla.local.apiserver.admission import UNDELETABLE, Attributes
 from hekla.local.apiserver.call import Call, read_body
 from hekla.local.apiserver.forms import PLAIN
+from hekla.local.apiserver.fresh import now
 from hekla.local.apiserver.kind import FieldError, Json, Kind
 from hekla.local.apiserver.reading import selected
 from hekla.local.apiserver.registry import Resource
 from hekla.local.apiserver.selection import select
 from hekla.local.apiserver.status import Refusal, bad_request, conflict, forbidden, invalid_option, not_found, success
 from hekla.local.apiserver.store import Row, encode
-from hekla.local.apiserver.writing import RETRIES, Writer, now
+from hekla.local.apiserver.writing import RETRIES, Writer
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 

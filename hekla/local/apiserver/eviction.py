@@ -7,11 +7,12 @@ from hekla.local.apiserver import bodies
 from hekla.local.apiserver.admission import Attributes
 from hekla.local.apiserver.call import Call, read_body
 from hekla.local.apiserver.deletion import DeleteOptions, Deleter
+from hekla.local.apiserver.fresh import now
 from hekla.local.apiserver.kind import Json
 from hekla.local.apiserver.status import SUCCESS, Refusal, bad_request, not_found
 from hekla.local.apiserver.store import Row
 from hekla.local.apiserver.subresources import set_condition
-from hekla.local.apiserver.writing import Writer, now
+from hekla.local.apiserver.writing import Writer
 
 BLOCKED = "Cannot evict pod as it would violate the pod's disruption budget."
 

@@ -53,8 +53,8 @@ class EventExpiry:
 
 def last_change(event: Json) -> float:
     """When an event last happened, in seconds."""
-    series = event.get("series") or {}
-    stamps = [event.get("lastTimestamp"), series.get("lastObservedTime"), event.get("eventTime"), event["metadata"].get("creationTimestamp")]
+    observed = (event.get("series") or {}).get("lastObservedTime")
+    stamps = [event.get("lastTimestamp"), observed, event.get("eventTime"), event["metadata"].get("creationTimestamp")]
     newest = 0.0
     for stamp in stamps:
         if stamp:

@@ -11,10 +11,11 @@ from hekla.local.apiserver import bodies
 from hekla.local.apiserver.admission import Attributes
 from hekla.local.apiserver.call import Call, read_body
 from hekla.local.apiserver.forms import PLAIN
+from hekla.local.apiserver.fresh import now
 from hekla.local.apiserver.kind import FieldError, Json
 from hekla.local.apiserver.status import SUCCESS, Refusal, bad_request, conflict, invalid, not_found
 from hekla.local.apiserver.store import Row, encode
-from hekla.local.apiserver.writing import RETRIES, Writer, now
+from hekla.local.apiserver.writing import RETRIES, Writer
 
 
 def set_condition(status: Json, type: str, value: str, reason: str = "", message: str = "") -> None:

@@ -8,8 +8,6 @@ newest state and `accept` there is no await, so that look holds.
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,46 +15,16 @@ from hekla.kube.http.server import Response
 from hekla.local.apiserver.admission import Admission, Attributes
 from hekla.local.apiserver.call import Call, read_body
 from hekla.local.apiserver.forms import PLAIN, negotiate
+from hekla.local.apiserver.fresh import generated_name, new_uid, now
 from hekla.local.apiserver.kind import FieldError, Json, Kind
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.registry import Registry, Resource
 from hekla.local.apiserver.status import Refusal, already_exists, bad_request, conflict, internal, invalid, method_not_allowed, not_found
 from hekla.local.apiserver.store import Row, Store, Write, WriteLost, encode
 
-GENERATED = "bcdfghjklmnpqrstvwxz2456789"
 SERVER_METADATA = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 RETRIES = 5
 Change = Callable[[Json], Json]
-
-
-class _Clock:
-    """The time as text, made once a second: making it costs more than checking a pod's metadata."""
-
-    __slots__ = ("second", "text")
-
-    def __init__(self) -> None:
-        self.second = 0
-        self.text = ""
-
-    def now(self) -> str:
-        second = int(time.time())
-        if second != self.second:
-            self.text = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(second))
-            self.second = second
-        return self.text
-
-
-now = _Clock().now
-
-
-def new_uid() -> str:
-    """A random UUID of version 4."""
-    bits = f"{random.getrandbits(128):032x}"
-    return f"{bits[:8]}-{bits[8:12]}-4{bits[13:16]}-{'89ab'[int(bits[16], 16) & 3]}{bits[17:20]}-{bits[20:]}"
-
-
-def generated_name(prefix: str) -> str:
-    return prefix[:58] + "".join(random.choices(GENERATED, k=5))
 
 
 def refuse_name(kind: Kind, name: str) -> str | None:
