@@ -30,6 +30,7 @@ from hekla.kube.flags import SECONDS, TEXT, WHOLE, YES_NO, Flag, Options, Type
 
 from .caches import Caches
 from .command import CommandController
+from .cronjob.controller import CronJobController
 from .garbage import GarbageCollector
 from .job.controller import JobController
 from .jobflow.controller import JobFlowController
@@ -127,6 +128,9 @@ def controllers_of(client: Client, recorder: Recorder, options: Options) -> list
         if gate(options, "WorkLoadSupport"):
             for kind in (apps.REPLICA_SET, apps.STATEFUL_SET):
                 add(IdleWorkloads(client, caches, kind), 1)
+    if enabled("cronjob-controller", options.controllers):
+        cron = CronJobController(client, caches, recorder, stamped=gate(options, "CronVolcanoJobSupport"))
+        add(cron, options.worker_threads_for_cronjob)
     if enabled("jobflow-controller", options.controllers):
         add(JobFlowController(client, caches, recorder, most_retries=retries), 1)
     if enabled("jobtemplate-controller", options.controllers):

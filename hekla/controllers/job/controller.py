@@ -46,6 +46,8 @@ STATUS_INTERVAL = 0.5
 WAITING = 5.0
 """Seconds between two looks for something that a job waits for and that is not watched."""
 LONGEST_BACKOFF = 10.0
+UNSEEN = 5.0
+"""Seconds to wait for the watch to show what was written.  Names are fixed and deletions go by uid, so trying again is harmless."""
 _TRANSIENT = (TransportError, Conflict, ServerError, TooManyRequests)
 
 
@@ -98,7 +100,7 @@ class JobController(Controller):
         self._memory: dict[str, _Memory] = {}
         self._orders: dict[str, list[Trigger]] = {}
         """Commands for jobs, consumed and not yet carried out."""
-        self.expectations = Expectations(_job_key)
+        self.expectations = Expectations(_job_key, deadline=UNSEEN)
         caches.pods.on_change(self.expectations.observe)
         caches.groups.on_change(self.expectations.observe)
         caches.jobs.on_change(self._job_changed)
@@ -125,7 +127,8 @@ class JobController(Controller):
         key = key_of(new)
         memory = self._memory.get(key)
         if memory and memory.written and memory.written.metadata.resource_version == new.metadata.resource_version:
-            return  # our own words
+            memory.written = None  # our own words have come back
+            return
         self.queue.add(key)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
@@ -206,6 +209,8 @@ class JobController(Controller):
             return WAITING
         memory.failures = 0
         self._answered(key, memory, made)
+        if job.status.state.phase in batch.FINISHED and again is None:
+            self._memory.pop(key, None)  # nothing will come of this job that has to be remembered
         waits = [seconds for seconds in (again, made.wake) if seconds is not None]
         return min(waits) if waits else None
 
