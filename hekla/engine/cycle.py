@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hekla.engine.actions import ACTIONS
 from hekla.engine.decisions import Decisions
+from hekla.engine.hypernodes import settle_topology
 from hekla.engine.policy import Policy
 from hekla.engine.report import report
 from hekla.engine.session import Hooks, Session
@@ -39,6 +40,11 @@ def open_session(state: State, hooks: Hooks, now: float, uid: str = "") -> Sessi
     state.cycle += 1
     session = Session(state, hooks, now, uid or f"cycle-{state.cycle}")
     session.total = state.nodes.total()
+    if session.tree.real:
+        session.opening_room()
+    for job in session.active_jobs():
+        if job.has_topology:
+            settle_topology(session.tree, job)
     for plugin in hooks.plugins:
         plugin.open(session)
     return session

@@ -12,19 +12,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hekla.engine.decisions import Bind, Decisions, Event, Evict
+from hekla.engine.hypernodes import ROOT as CLUSTER
+from hekla.engine.hypernodes import tree_of
 from hekla.engine.nodes import Bools, Rows
 from hekla.engine.pipeline import Pipeline
 from hekla.engine.plugin import ABSTAIN, PERMIT, REJECT, Answer, Plugin, Victims, defines
 from hekla.engine.policy import Policy
 from hekla.engine.queues import Queue
-from hekla.engine.resources import Amounts
+from hekla.engine.resources import Amounts, Floats
 from hekla.engine.statement import Statement
 from hekla.engine.tasks import Job, Status, SubJob, Task, is_allocated
 
 if TYPE_CHECKING:
     from hekla.engine.state import State
 
-CLUSTER = "<cluster-top-hypernode>"
 _GATES = {
     "job_order": "enableJobOrder", "queue_order": "enableQueueOrder", "task_order": "enableTaskOrder",
     "sub_job_order": "enabledSubJobOrder", "victim_queue_order": None, "job_valid": None, "job_ready": "enableJobReady",
@@ -86,7 +87,8 @@ class Session:
         self.total: Amounts = {}
         self.let_in_any = False
         self.reports_queues = True
-        self.domains: dict[str, Bools] = {}
+        self.tree = tree_of(state)
+        self._room: tuple[Floats, Floats, Floats] | None = None
         self.lifts_gates = False
         """Whether tasks gated by their queue alone are to be let go (gate SchedulingGatesQueueAdmission)."""
         self._job_keys = hooks("job_order")
@@ -253,7 +255,14 @@ class Session:
 
     def nodes_of_domain(self, domain: str) -> Bools | None:
         """`[nodes]` of a domain; None for the whole cluster."""
-        return None if domain == CLUSTER else self.domains[domain]
+        return None if domain == CLUSTER else self.tree.mask(domain)
+
+    def opening_room(self) -> tuple[Floats, Floats, Floats]:
+        """Idle, future idle and allocatable, `[resources, nodes]`, as they were when first asked in this cycle."""
+        if self._room is None:
+            nodes = self.state.nodes
+            self._room = nodes.idle(), nodes.future_idle(), nodes.allocatable.copy()
+        return self._room
 
     def domain_scores(self, sub_job: SubJob, domains: list[str]) -> dict[str, float]:
         total: dict[str, float] = {}

@@ -95,7 +95,10 @@ class State:
         """Sum over jobs of what overcommit counts as promised."""
         self.version = 0
         self.cycle = 0
-        self.hyper_nodes: Any = None
+        self.hyper_nodes: Mapping[str, Any] | None = None
+        """HyperNodes as ready-made sets, in place of the objects."""
+        self.hyper_version = 0
+        self.tree: Any = None
         self.hooks: Any = None
         """The policy's plugins, as last used on this state."""
         self.settled: Any = None
@@ -421,11 +424,13 @@ class State:
         tree = _tree(obj)
         self.others.setdefault(kind, {})[_key(tree)] = tree
         self.version += 1
+        self.hyper_version += kind == "HyperNode"
 
     def remove_other(self, kind: str, obj: Any) -> None:
         key = obj if isinstance(obj, str) else _key(_tree(obj))
         self.others.get(kind, {}).pop(key, None)
         self.version += 1
+        self.hyper_version += kind == "HyperNode"
 
     # ------------------------------------------------------------------------------------------------- what became of decisions
 

@@ -198,7 +198,7 @@ class Counts:
 class Group:
     """What a job and a sub-group of it have in common: tasks, a minimum, and the questions about both."""
 
-    __slots__ = ("counts", "min_available", "tasks", "topology", "uid")
+    __slots__ = ("allocated_domain", "counts", "effective", "min_available", "tasks", "topology", "uid")
 
     def __init__(self, uid: str, min_available: int = 0) -> None:
         self.uid = uid
@@ -206,6 +206,11 @@ class Group:
         self.tasks: dict[str, Task] = {}
         self.counts = Counts()
         self.topology: Topology | None = None
+        """As its owner wrote it."""
+        self.effective: Topology | None = None
+        """As this cycle understands it."""
+        self.allocated_domain = ""
+        """The smallest domain that holds what it has placed."""
 
     def is_ready(self) -> bool:
         return self.counts.ready + self.counts.pending_best_effort >= self.min_available
@@ -239,15 +244,13 @@ class Topology:
 class SubJob(Group):
     """A partition of a job's tasks.  The default one of a job without policies shares the job's own counts."""
 
-    __slots__ = ("allocated_domain", "group", "job", "match_index", "nominated_domain")
+    __slots__ = ("group", "job", "match_index", "nominated_domain")
 
     def __init__(self, job: Job, uid: str, group: str, min_available: int) -> None:
         super().__init__(uid, min_available)
         self.job = job
         self.group = group
         self.match_index = 0
-        self.allocated_domain = ""
-        """The smallest domain that holds what it has placed."""
         self.nominated_domain = ""
         """Where an eviction made room for it, within this cycle."""
 
@@ -430,7 +433,11 @@ class Job(Group):
         task.job = task.subjob = None
 
     def rebuild_sub_jobs(self) -> None:
-        """After the policies changed: every task finds its sub-group again."""
+        """After the PodGroup changed: every task finds its sub-group again."""
+        known = self.sub_jobs.get(self.key)
+        if not self.policies and known is not None and known.counts is self.counts:
+            known.min_available, known.topology = self.min_available, self.topology
+            return
         self.sub_jobs = {}
         for task in self.tasks.values():
             self.attach_sub_job(task)
@@ -528,9 +535,9 @@ class Job(Group):
 
     @property
     def has_hard_topology(self) -> bool:
-        if self.topology is not None and self.topology.hard:
+        if self.effective is not None and self.effective.hard:
             return True
-        return any(sub.topology is not None and sub.topology.hard for sub in self.sub_jobs.values())
+        return any(sub.effective is not None and sub.effective.hard for sub in self.sub_jobs.values())
 
     # ------------------------------------------------------------------------------------------------- sums for queues
 

@@ -26,11 +26,14 @@ MANY = 1 << 30
 class Worksheet:
     """What a job has to place: its sub-jobs in the order in which they are served, and the tasks of each."""
 
-    __slots__ = ("order", "tasks")
+    __slots__ = ("domain", "domains", "order", "tasks")
 
     def __init__(self, order: list[SubJob], tasks: dict[str, list[Task]]) -> None:
         self.order = order
         self.tasks = tasks
+        self.domain = ""
+        """Where the job was placed last, once that is decided; `domains` the same for its sub-jobs."""
+        self.domains: dict[str, str] = {}
 
     def __bool__(self) -> bool:
         return any(self.tasks.get(sub_job.uid) for sub_job in self.order)
@@ -111,6 +114,9 @@ class _Turns:
             if invalid is not None:
                 job.fit_message = invalid.message
                 continue
+            if session.tree.trouble and job.has_topology:
+                job.fit_message = session.tree.trouble
+                continue
             sheet = worksheet(session, job)
             if not sheet:
                 continue
@@ -140,23 +146,32 @@ class _Turns:
         statement.commit()
         for one in sheet.order:
             one.nominated_domain = ""
+        if sheet.domain:
+            job.allocated_domain = session.tree.common(job.allocated_domain, sheet.domain)
+            for uid, one in job.sub_jobs.items():
+                one.allocated_domain = sheet.domains.get(uid, one.allocated_domain)
+            sheet.domain = ""
         return bool(sheet)
 
 
 def allocate_job(session: Session, queue: Queue, job: Job, sheet: Worksheet) -> Statement | None:
     """A job with sub-groups or a hard topology: each domain is tried dry, the best that holds it is taken."""
-    best: tuple[float, str, list[Operation], Worksheet] | None = None
+    best: tuple[float, str, list[Operation], Worksheet, dict[str, str]] | None = None
+    before = {uid: one.allocated_domain for uid, one in job.sub_jobs.items()}
     for domains in session.gradient_of_job(job, "allocate"):
         for domain in domains:
             job.fit_errors = {}
             trial = sheet.copy()
             score, statements = _try_domain(session, queue, job, trial, domain)
+            taken = {uid: one.allocated_domain for uid, one in job.sub_jobs.items()}
+            for uid, one in job.sub_jobs.items():
+                one.allocated_domain = before[uid]
             saved = [operation for statement in statements for operation in statement.save()]
             holds = bool(saved) and (session.job_ready(job) or session.job_pipelined(job))
             for statement in statements:
                 statement.discard()
             if holds and (best is None or score > best[0]):
-                best = (score, domain, saved, trial)
+                best = (score, domain, saved, trial, taken)
         if best is not None:
             break
     if best is None:
@@ -164,6 +179,7 @@ def allocate_job(session: Session, queue: Queue, job: Job, sheet: Worksheet) -> 
     statement = session.statement()
     statement.replay(best[2])
     sheet.order, sheet.tasks = best[3].order, best[3].tasks
+    sheet.domain, sheet.domains = best[1], best[4]
     return statement
 
 
@@ -244,6 +260,7 @@ def _allocate_sub_job(
         best = max(range(len(found)), key=lambda at: (scores.get(found[at][0], 0.0), -at))
         statement = session.statement()
         statement.replay(found[best][1])
+        sub_job.allocated_domain = session.tree.common(sub_job.allocated_domain, found[best][0])
         tasks[:] = found[best][2]
         return statement, scores.get(found[best][0], 0.0)
     return None, 0.0
@@ -263,10 +280,14 @@ def allocate_tasks(
         if task.role and task.key in job.fit_errors:
             failed_roles.add(task.role)
     at = 0
+    near = sub_job.topology is not None and session.tree.real
+    domain = sub_job.allocated_domain
     while at < len(tasks):
         task = tasks[at]
         run = _run_length(tasks, at)
         wanted = min(run, MANY if all_at_once else session.tasks_until_ready(sub_job))
+        if near:
+            wanted, task.allocated_domain = 1, domain  # Each placement says where the next had best be.
         allowed = session.allocatable_count(queue, task, wanted)
         if not allowed:
             job.short_of_quota = task
@@ -287,6 +308,8 @@ def allocate_tasks(
             continue
         placed, errors, again = place(session, statement, tasks, at, allowed, scope)
         at += placed
+        if near and placed:
+            domain = session.tree.common(session.tree.leaf(task.row), domain)
         if placed and session.sub_job_ready(sub_job) and not (all_at_once and at < len(tasks) and (again or errors is None)):
             break
         if errors is not None:

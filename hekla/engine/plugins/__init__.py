@@ -10,6 +10,7 @@ from hekla.engine.plugins.capacity import Capacity
 from hekla.engine.plugins.conformance import Conformance
 from hekla.engine.plugins.drf import Drf
 from hekla.engine.plugins.gang import Gang
+from hekla.engine.plugins.networktopology import NetworkTopologyAware
 from hekla.engine.plugins.nodeorder import NodeOrder
 from hekla.engine.plugins.overcommit import Overcommit
 from hekla.engine.plugins.predicates import Predicates
@@ -18,5 +19,8 @@ from hekla.engine.plugins.proportion import Proportion
 
 PLUGINS: Mapping[str, type[Plugin]] = {
     plugin.name: plugin
-    for plugin in (Gang, Priority, Conformance, Drf, Proportion, Predicates, NodeOrder, BinPack, Overcommit, Capacity)
+    for plugin in (
+        Gang, Priority, Conformance, Drf, Proportion, Capacity, Predicates, NodeOrder, BinPack, Overcommit,
+        NetworkTopologyAware,
+    )  # fmt: skip
 }
