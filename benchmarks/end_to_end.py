@@ -29,6 +29,7 @@ NODES = 100
 class Metadata(msgspec.Struct, rename="camel", gc=False):
     name: str = ""
     namespace: str = ""
+    uid: str = ""
     resource_version: str = ""
 
 
