@@ -255,9 +255,9 @@ async def _there(client: Client, queue: str) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def controllers(server: ApiServerProcess, *flags: str) -> AsyncIterator[Client]:
-    """The controllers, run in this process until the end of the `with`."""
-    async with Client(load(str(server.internal_kubeconfig)), pool=POOL) as client:
+async def controllers(server: ApiServerProcess, *flags: str, speak: type[Client] = Client) -> AsyncIterator[Client]:
+    """The controllers, run in this process until the end of the `with`; `speak` is the client that they use."""
+    async with speak(load(str(server.internal_kubeconfig)), pool=POOL) as client:
         recorder = Recorder(client, "vc-controller-manager")
         work = asyncio.ensure_future(run(controllers_of(client, recorder, parse(FLAGS, flags))))
         try:

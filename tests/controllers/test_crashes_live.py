@@ -3,18 +3,34 @@
 import asyncio
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hekla.api import batch
 from hekla.kube.client import Client
 from hekla.kube.config import load
-from hekla.kube.errors import ApiError
+from hekla.kube.errors import ApiError, ServerError
 from hekla.kube.http.client import TransportError
 from tests.apiserver_process import ApiServerProcess
 from tests.controllers.cluster import Cluster, a_task, controllers, install, on
 
 JOBS, PODS = 20, 5
+
+
+class FlakyClient(Client):
+    """Loses one write in ten: half of them before they reach the server, half of the answers."""
+
+    chance = random.Random(5)
+
+    async def _send(self, method: str, *arguments: Any, **more: Any) -> Any:
+        draw = self.chance.random() if method != "GET" else 1.0
+        if draw < 0.05:
+            raise ServerError(500, "InternalError", "the test server is having a moment")
+        answer = await super()._send(method, *arguments, **more)
+        if draw < 0.1:
+            raise TransportError("the answer was lost", sent=True)
+        return answer
 
 
 async def end_all(cluster: Cluster) -> None:
@@ -74,6 +90,26 @@ async def test_the_controllers_die_again_and_again(tmp_path: Path) -> None:
                             pass
                     await asyncio.sleep(chance.uniform(0.0, 0.1))
             async with controllers(server):
+                await end_all(cluster)
+                await check_books(cluster)
+            await cluster.stop()
+
+
+async def test_every_tenth_write_goes_wrong(tmp_path: Path) -> None:
+    with ApiServerProcess.started(tmp_path) as server:
+        async with Client(load(str(server.internal_kubeconfig)), pool=32) as client:
+            await install(client)
+            cluster = Cluster(client)
+            await cluster.start()
+            async with controllers(server, speak=FlakyClient):
+                for number in range(JOBS):
+                    plugins = {"svc": []} if number % 4 == 0 else {}
+                    policies = [on("PodFailed", "RestartJob")]
+                    await cluster.job(f"j{number}", a_task("a", PODS), policies=policies, maxRetry=100, plugins=plugins)
+                for number in range(0, JOBS, 5):
+                    await cluster.phase(f"j{number}", "Running")
+                    await cluster.fail(f"j{number}-a-0")
+                    await cluster.went(f"j{number}", "Running", "Restarting", "Running")
                 await end_all(cluster)
                 await check_books(cluster)
             await cluster.stop()
