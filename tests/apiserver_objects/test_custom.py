@@ -36,7 +36,11 @@ SPEC: dict[str, Any] = {
             "maxItems": 5,
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["name"],
-            "items": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}, "v": {"type": "integer", "default": 1}}},
+            "items": {
+                "type": "object",
+                "required": ["name"],
+                "properties": {"name": {"type": "string"}, "v": {"type": "integer", "default": 1}},
+            },
         },
     },
 }

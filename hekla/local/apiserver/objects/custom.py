@@ -1,7 +1,8 @@
 """From a CustomResourceDefinition to entries of the kind table, the same that built-in kinds have (local-cluster 4).
 
 Compiling a schema waits until its kind is first written: a definition is served again whenever its status changes, and large
-schemas take milliseconds.  Not done here: CEL rules are accepted and not evaluated.
+schemas take milliseconds.  CEL rules are asked as far as `rules.py` knows the language; a rule beyond it is accepted and not
+asked.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 import msgspec
 
 from hekla.local.apiserver.kind import ALL_VERBS, Column, Decoded, FieldError, Json, Kind, Strategy, Subresource, nothing
-from hekla.local.apiserver.objects import documents, protobuf, schema, schema_errors, shapes, typecheck
+from hekla.local.apiserver.objects import documents, protobuf, schema, schema_errors, schema_rules, shapes, typecheck
 from hekla.local.apiserver.objects.columns import AGE, NAME, custom_column
 from hekla.local.apiserver.objects.decode import JSON_TYPES, YAML_TYPES, unsupported_media_type, without_nulls
 from hekla.local.apiserver.objects.errors import BadBody
@@ -131,12 +132,14 @@ class _Rules:
         self._default: schema.Defaulter | None = None
         self._check: schema.Checker | None = None
         self._has_rules = False
+        self._ask: schema_rules.Asker | None = None
 
     def _compile(self) -> None:
         self._prune = schema.pruner(self._schema, root=True)
         self._default = schema.defaulter(self._schema, root=True)
         self._check = schema.checker(self._schema, root=True)
         self._has_rules = schema.has_rules(self._schema)
+        self._ask = schema_rules.asker(self._schema) if self._has_rules else None
         self._compiled = True
 
     # --- strategy -------------------------------------------------------------------------------------------------------
@@ -162,8 +165,13 @@ class _Rules:
         if self._check is not None and not self._check(tree):
             wrong = schema_errors.explain(self._schema, tree, old)
             found += wrong
-            if wrong and self._has_rules:
-                found.append(schema_errors.UNCHECKED_RULES)
+            if wrong:
+                return [*found, schema_errors.UNCHECKED_RULES] if self._has_rules else found
+        if self._ask is not None:
+            try:
+                self._ask(tree, old, "", found)
+            except RecursionError:
+                found.append(FieldError("<nil>", "FieldValueInvalid", "Invalid value: the rules of this kind nest too deeply"))
         return found
 
     # --- decoding -------------------------------------------------------------------------------------------------------

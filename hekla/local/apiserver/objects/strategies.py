@@ -118,6 +118,9 @@ def _job(tree: Json) -> None:
     for key in _JOB_NAMES:
         labels[key] = name
     spec["selector"] = {"matchLabels": {_JOB_LABELS[0]: uid}}
+    own = meta.setdefault("labels", {})
+    for key in (*_JOB_LABELS, *_JOB_NAMES):
+        own.setdefault(key, labels[key])
 
 
 def _definition(tree: Json) -> None:

@@ -57,10 +57,6 @@ def _role_binding(tree: Json) -> None:
             subject["apiGroup"] = RBAC
 
 
-def _role(tree: Json) -> None:
-    tree.setdefault("rules", None)
-
-
 def _webhooks(tree: Json) -> None:
     for hook in tree.get("webhooks", ()):
         fill(hook, failurePolicy="Fail", matchPolicy="Equivalent", namespaceSelector={}, objectSelector={}, timeoutSeconds=10)
@@ -149,8 +145,6 @@ DEFAULTS = {
     ("discovery.k8s.io", "EndpointSlice"): _endpoint_slice,
     (RBAC, "RoleBinding"): _role_binding,
     (RBAC, "ClusterRoleBinding"): _role_binding,
-    (RBAC, "Role"): _role,
-    (RBAC, "ClusterRole"): _role,
     ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): _webhooks,
     ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): _mutating_webhooks,
     ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"): _admission_policy,
