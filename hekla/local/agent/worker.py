@@ -397,7 +397,7 @@ class Worker:
                 mounts.append((str(scratch), cwd, False))
         else:
             paths = isolation.Paths(mounts)
-            argv = [argv[0] if argv[0] in ("sh", "true") else paths.rewrite(argv[0]), *paths.rewrite_all(argv[1:])]
+            argv = paths.rewrite_all(argv)
             known = isolation.hints(known, self.directory.hosts, paths)
             cwd = paths.rewrite(cwd) if cwd else cwd
             mounts = []
