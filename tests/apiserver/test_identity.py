@@ -61,6 +61,9 @@ def test_service_account_tokens(shared_apiserver: ApiServerProcess, http: Http, 
     assert "system:serviceaccounts:default" in user["groups"]
     review = http.post("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": token}}).tree["status"]
     assert review["authenticated"] is True
+    http.delete("/api/v1/namespaces/default/serviceaccounts/robot")
+    assert bearer(shared_apiserver, token, "POST", path, {}).status == 401
+    http.post("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "robot"}})
     short = http.post("/api/v1/namespaces/default/serviceaccounts/robot/token", {"spec": {"expirationSeconds": 60}})
     assert (short.status, "may not specify a duration less than 10 minutes" in short.message) == (422, True)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from hekla.kube.http.server import Peer, Request
 from hekla.local.apiserver.identity import ADMIN, AUTHENTICATED, NOBODY, User
 from hekla.local.apiserver.status import Refusal
+from hekla.local.apiserver.store import DELETED, Event
 from hekla.local.apiserver.tokens import Tokens
 
 REMEMBER_SECONDS = 10.0
@@ -22,6 +23,12 @@ class Authenticator:
         self.static = read_tokens(token_file) if token_file is not None else {}
         self._known: dict[str, tuple[User, float]] = {}
         self._peers: dict[Peer, User] = {}
+        tokens.registry["serviceaccounts"].collection.listeners.add(self._accounts_changed)
+
+    def _accounts_changed(self, events: list[Event]) -> None:
+        """An account that is gone takes its tokens along at once."""
+        if any(event.type is DELETED for event in events):
+            self._known.clear()
 
     def user(self, request: Request) -> User:
         """The user, perhaps nobody; raises 401 for a credential that is wrong."""

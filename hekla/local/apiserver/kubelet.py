@@ -48,15 +48,20 @@ class Kubelets:
         try:
             incoming = await client.stream("GET", path)
         except (TransportError, OSError, TimeoutError) as error:
+            await client.close()
             raise internal(f"the node {node} does not answer at {host}:{port}: {error}") from error
         if incoming.status != 200:
             text = (await incoming.read_all(1 << 20)).decode("utf-8", "replace").strip()
+            await client.close()
             if incoming.status in (400, 404):
                 raise bad_request(text or f"the node {node} refused: {incoming.status}")
             raise internal(text or f"the node {node} answered {incoming.status}")
 
         async def run(body: Body) -> None:
-            await pass_on(incoming, body)
+            try:
+                await pass_on(incoming, body)
+            finally:
+                await client.close()
 
         return Stream(run, content_type="text/plain", headers={"Cache-Control": "no-cache, private"})
 
