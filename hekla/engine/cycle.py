@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import traceback
+
 from hekla.engine.actions import ACTIONS
 from hekla.engine.decisions import Decisions
 from hekla.engine.hypernodes import settle_topology
@@ -22,8 +25,25 @@ def cycle(state: State, policy: Policy, now: float, *, uid: str = "") -> Decisio
         return Decisions()
     session = open_session(state, hooks, now, uid)
     for name in policy.actions:
-        ACTIONS[name].run(session)
+        try:
+            ACTIONS[name].run(session)
+        except Exception as error:
+            # Whatever broke, the next action and the next cycle go on; what was half done is undone.
+            session.abandon()
+            session.decisions.problems.append(f"action {name} broke off: {_fault(error, hooks)}")
     return close_session(session)
+
+
+def _fault(error: Exception, hooks: Hooks) -> str:
+    """What went wrong and whose fault it was: the last plugin on the way down, else the engine's own."""
+    culprit = "the engine"
+    files = {sys.modules[type(plugin).__module__].__file__: plugin.name for plugin in hooks.plugins}
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        name = files.get(frame.f_code.co_filename)
+        if name is not None:
+            culprit = f"plugin {name}"
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} (fault of {culprit}, {last.name} line {last.lineno})"
 
 
 def hooks_of(state: State, policy: Policy) -> Hooks:
@@ -54,7 +74,10 @@ def close_session(session: Session) -> Decisions:
     """Say what became of every job that was looked at, then undo what was only promised."""
     state = session.state
     for plugin in session.hooks.plugins:
-        plugin.close(session)
+        try:
+            plugin.close(session)
+        except Exception as error:
+            session.decisions.problems.append(f"close broke off: {_fault(error, session.hooks)}")
     report(session)
     for statement in reversed(session.promised):
         statement.rollback()
@@ -65,6 +88,7 @@ def close_session(session: Session) -> Decisions:
         job.plugin_state.pop("allocated_now", None)
         state.dirty[job.key] = job
     decided = session.decisions
+    session.live.clear()
     moved = bool(decided.binds or decided.evictions or decided.gates or session.let_in_any)
     state.settled = None if moved or state.unreported else (state.version, session.hooks)
     return decided

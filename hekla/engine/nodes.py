@@ -68,6 +68,7 @@ class NodeFacts:
     taints: tuple[Taint, ...]
     unschedulable: bool
     allocatable: Amounts
+    capacity: Amounts = field(default_factory=dict)
     images: dict[str, int] = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
     object: Any = None
@@ -167,6 +168,14 @@ class NodeTable:
     def taint_sets(self) -> Sequence[tuple[Taint, ...]]:
         """Every distinct list of taints seen."""
         return self._taint_sets
+
+    def capacity(self, column: int) -> Floats:
+        """`[nodes]` of one resource: what the node has in all; what it can give away where it does not say."""
+        name = self.space.names[column]
+        stated = (facts.capacity.get(name, 0.0) if facts is not None else 0.0 for facts in self.facts)
+        whole: Floats = np.fromiter(stated, dtype=np.float64, count=len(self.facts))
+        result: Floats = np.where(whole > 0, whole, self.allocatable[column])
+        return result
 
     def idle(self) -> Floats:
         """`[resources, nodes]`, fresh: what is free now."""

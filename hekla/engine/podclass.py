@@ -268,6 +268,7 @@ class PodClasses:
     ) -> PodClass:
         pods = PodClass(len(self.by_key), Request(self.space, *_requests(spec)))
         pods.annotations = annotations
+        pods.limits = _limits(spec)
         selector = spec.get("nodeSelector") or {}
         pods.node_selector = tuple(Requirement(key, "In", (str(value),)) for key, value in selector.items())
         affinity = spec.get("affinity") or {}
@@ -425,6 +426,13 @@ def _requests(spec: Tree) -> tuple[Amounts, tuple[float, float]]:
     add(nonzero, overhead)
     total[PODS] = total.get(PODS, 0.0) + 1.0
     return total, (nonzero[CPU], nonzero[MEMORY])
+
+
+def _limits(spec: Tree) -> Amounts:
+    total: Amounts = {CPU: 0.0, MEMORY: 0.0}
+    for container in spec.get("containers") or ():
+        add(total, amounts((container.get("resources") or {}).get("limits")))
+    return total
 
 
 def _at_least_default(container: Tree, asked: Amounts) -> Amounts:

@@ -42,6 +42,8 @@ class Queue:
     annotations: dict[str, str] = field(default_factory=dict)
     quota: dict[str, dict[str, Any]] = field(default_factory=dict)
     """The resource lists as written (capability, deserved, guarantee), for plugins that read names of their own there."""
+    affinity: dict[str, Any] | None = None
+    """Groups of nodes, as written."""
     allocated: Amounts = field(default_factory=empty)
     request: Amounts = field(default_factory=empty)
     inqueue: Amounts = field(default_factory=empty)

@@ -80,6 +80,8 @@ class Session:
         self.promised: list[Statement] = []
         """Statements that hold room until the cycle ends, without being decided."""
         self.evicted: list[Task] = []
+        self.live: list[Statement] = []
+        """All statements of the cycle, so that what breaks off can be undone."""
         self.touched: dict[str, Job] = {}
         self.node_scope: Any = None
         """`[nodes]` mask of the nodes this scheduler may use, or None; `hard` is whether others are out of the question."""
@@ -352,7 +354,19 @@ class Session:
     # ------------------------------------------------------------------------------------------------- consequences
 
     def statement(self) -> Statement:
-        return Statement(self)
+        made = Statement(self)
+        self.live.append(made)
+        if len(self.live) > 1000:
+            self.live = [one for one in self.live if one]
+        return made
+
+    def abandon(self) -> None:
+        """Undo what is neither decided nor promised, after an action broke off."""
+        promised = {id(one) for one in self.promised}
+        for one in reversed(self.live):
+            if one and id(one) not in promised:
+                one.rollback(quietly=True)
+        self.live = [one for one in self.live if one]
 
     def tell_allocated(self, tasks: Sequence[Task]) -> None:
         """Tasks of one class hold room from now on."""

@@ -180,6 +180,7 @@ class State:
             and one.get("reason") == "PreemptionByScheduler"
             for one in status.get("conditions") or ()
         )
+        task.scheduled = _scheduled(status)
         task.condition = _condition(status)
         return task
 
@@ -267,6 +268,7 @@ class State:
                 ),
                 unschedulable=bool(spec.get("unschedulable")),
                 allocatable=allocatable,
+                capacity=resources.amounts(status.get("capacity")),
                 images=images,
                 annotations={key: value for key, value in annotations.items() if "volcano.sh/" in key},
             )
@@ -311,7 +313,7 @@ class State:
         job.queue = spec.get("queue", "") or self.default_queue
         job.creation = instant(meta.get("creationTimestamp", "") or "")
         job.min_available = min_available
-        job.min_resources = min_resources
+        job.min_resources, job.min_quantities = min_resources, dict(minimum or {})
         job.role_minimums, job.role_total = roles, sum(roles.values())
         job.priority_class = spec.get("priorityClassName", "")
         job.annotations = dict(meta.get("annotations") or {})
@@ -365,6 +367,7 @@ class State:
             deserved=_optional(spec.get("deserved")),
             guarantee=_optional(guarantee),
             annotations=dict(meta.get("annotations") or {}),
+            affinity=spec.get("affinity"),
             quota={
                 "capability": spec.get("capability") or {},
                 "deserved": spec.get("deserved") or {},
@@ -606,6 +609,13 @@ def _revocable_zone(annotations: Tree) -> str:
 def _pod_index(name: str) -> int | None:
     parts = name.split("-")
     return int(parts[-1]) if len(parts) >= 3 and parts[-1].isdigit() else None
+
+
+def _scheduled(status: Tree) -> float:
+    for one in status.get("conditions") or ():
+        if one.get("type") == "PodScheduled" and one.get("status") == "True":
+            return instant(one.get("lastTransitionTime", "") or "")
+    return 0.0
 
 
 def _condition(status: Tree) -> tuple[str, str, str] | None:

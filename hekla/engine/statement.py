@@ -102,10 +102,13 @@ class Statement:
             self._undo(operation)
         self.operations.clear()
 
-    def rollback(self) -> None:
-        """Undo everything and remember nothing: for what was promised only within this cycle."""
+    def rollback(self, quietly: bool = False) -> None:
+        """Undo everything and remember nothing: for what was promised only within this cycle.
+
+        `quietly`: without telling plugins, one of which has just failed.
+        """
         for operation in reversed(self.operations):
-            self._undo(operation)
+            self._undo(operation, quietly)
         self.operations.clear()
 
     def commit(self) -> None:
@@ -142,6 +145,16 @@ class Statement:
     # ------------------------------------------------------------------------------------------------- effects
 
     def _do(self, operation: Operation) -> None:
+        """Carry out; when a plugin refuses to follow, nothing has happened."""
+        told = False
+        try:
+            self._apply(operation)
+            told = True
+        finally:
+            if not told:
+                self._undo(operation, quietly=True)
+
+    def _apply(self, operation: Operation) -> None:
         session = self.session
         nodes = session.state.nodes
         if isinstance(operation, Evicted):
@@ -162,7 +175,7 @@ class Statement:
         tasks[0].job.set_status_many(tasks, operation.status)  # type: ignore[union-attr]
         session.tell_allocated(tasks)
 
-    def _undo(self, operation: Operation) -> None:
+    def _undo(self, operation: Operation, quietly: bool = False) -> None:
         session = self.session
         nodes = session.state.nodes
         if isinstance(operation, Evicted):
@@ -170,7 +183,8 @@ class Statement:
             nodes.change(task, task.row, Status.RELEASING, operation.before)
             nodes.appear(task, task.row)
             task.job.set_status(task, operation.before)  # type: ignore[union-attr]
-            session.tell_allocated([task])
+            if not quietly:
+                session.tell_allocated([task])
             return
         tasks, rows = operation.tasks, operation.rows
         if len(tasks) == 1:
@@ -178,7 +192,8 @@ class Statement:
         else:
             nodes.release_many(tasks, rows, operation.status)
         tasks[0].job.set_status_many(tasks, Status.PENDING)  # type: ignore[union-attr]
-        session.tell_deallocated(tasks)
+        if not quietly:
+            session.tell_deallocated(tasks)
         for task in tasks:
             task.row = NOWHERE
             task.evicted_for = False

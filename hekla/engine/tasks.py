@@ -77,6 +77,7 @@ class Task:
         "revocable_zone",
         "role",
         "row",
+        "scheduled",
         "start",
         "status",
         "subjob",
@@ -115,6 +116,8 @@ class Task:
         self.condition: tuple[str, str, str] | None = None
         """Reason, message and nominated node that the pod's condition carries already."""
         self.start = 0.0
+        self.scheduled = 0.0
+        """When it was bound, by its condition PodScheduled."""
         self.allocated_domain = ""
         """The domain that its sub-job had taken when this task was looked at."""
         self.disrupted = False
@@ -285,6 +288,7 @@ class Job(Group):
         "key",
         "last_event",
         "last_refusal",
+        "min_quantities",
         "min_resources",
         "min_sub_jobs",
         "name",
@@ -325,6 +329,8 @@ class Job(Group):
         self.annotations: dict[str, str] = {}
         self.conditions: list[Any] = []
         self.min_resources: Amounts | None = None
+        self.min_quantities: dict[str, Any] = {}
+        """The same as written."""
         self.role_minimums: dict[str, int] = {}
         self.role_total = 0
         self.min_sub_jobs: dict[str, int] = {}

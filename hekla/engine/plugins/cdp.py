@@ -1,0 +1,38 @@
+"""cdp: a pod that has just started is left alone for a while.  Reference: plugins-fairness 12."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hekla.engine.durations import seconds
+from hekla.engine.plugin import Plugin, Victims
+from hekla.engine.tasks import Status, Task
+
+if TYPE_CHECKING:
+    from hekla.engine.session import Session
+
+COOLDOWN = "volcano.sh/cooldown-time"
+
+
+class CooldownProtection(Plugin):
+    """Spares pods that were scheduled less than their cooldown ago."""
+
+    name = "cdp"
+    time_dependent = True
+
+    def open(self, session: Session) -> None:
+        self.now = session.now
+
+    def preemptable(self, claimer: Task, candidates: list[Task]) -> Victims:
+        return Victims([task for task in candidates if not self._protected(task)])
+
+    reclaimable = preemptable
+
+    def _protected(self, task: Task) -> bool:
+        stated = task.labels.labels.get(COOLDOWN, task.annotations.get(COOLDOWN))
+        if stated is None or task.status is not Status.RUNNING or not task.scheduled:
+            return False
+        try:
+            return task.scheduled + seconds(stated) > self.now
+        except ValueError:
+            return False

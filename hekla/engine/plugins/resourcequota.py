@@ -1,0 +1,63 @@
+"""resourcequota: a job enters only while its namespace's quotas have room for its minimum.  Reference: plugins-fairness 11."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hekla.api.quantity import Quantity
+from hekla.engine.plugin import PERMIT, REJECT, Plugin
+from hekla.engine.tasks import Job
+
+if TYPE_CHECKING:
+    from hekla.engine.session import Session
+
+Exact = dict[str, Quantity]
+
+
+class ResourceQuota(Plugin):
+    """Works on exact quantities, by name: `requests.cpu` is not `cpu`."""
+
+    name = "resourcequota"
+
+    def open(self, session: Session) -> None:
+        self.session = session
+        self.quotas: dict[str, list[tuple[Exact, Exact]]] = {}
+        for _, tree in sorted(session.state.others.get("ResourceQuota", {}).items()):
+            namespace = (tree.get("metadata") or {}).get("namespace", "")
+            status = tree.get("status") or {}
+            self.quotas.setdefault(namespace, []).append((_exact(status.get("hard")), _exact(status.get("used"))))
+        self.pending: dict[str, Exact] = {}
+
+    def job_enqueueable(self, job: Job) -> int:
+        if job.min_resources is None or job.namespace not in self.quotas:
+            return PERMIT
+        minimum = _exact(job.min_quantities)
+        pending = self.pending.get(job.namespace, {})
+        for hard, used in self.quotas[job.namespace]:
+            zero = Quantity(0)
+            over = [
+                name
+                for name, asked in minimum.items()
+                if name in hard and hard[name] < used.get(name, zero) + pending.get(name, zero) + asked
+            ]
+            if over:
+                parts = ((minimum, "requested"), (used, "used"), (hard, "limited"))
+                told = ", ".join(f"{word}: {_map(of, over)}" for of, word in parts)
+                self.session.refuse(job, f"resource quota insufficient, {told}")
+                return REJECT
+        return PERMIT
+
+    def job_enqueued(self, job: Job) -> None:
+        if job.min_resources is None or job.namespace not in self.quotas:
+            return
+        pending = self.pending.setdefault(job.namespace, {})
+        for name, asked in _exact(job.min_quantities).items():
+            pending[name] = pending[name] + asked if name in pending else asked
+
+
+def _exact(quantities: Any) -> Exact:
+    return {name: Quantity.parse(value) for name, value in (quantities or {}).items()}
+
+
+def _map(of: Exact, over: list[str]) -> str:
+    return "map[" + " ".join(f"{name}:{of[name]}" for name in sorted(over) if name in of) + "]"

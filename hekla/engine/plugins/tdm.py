@@ -1,0 +1,194 @@
+"""tdm: nodes that are lent by the clock; their pods leave when the time is over.  Reference: plugins-fairness 9."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from hekla.engine.durations import seconds
+from hekla.engine.nodes import Bools, NodeView
+from hekla.engine.plugin import PERMIT, REJECT, Arguments, Code, Depends, Filter, Plugin, Score, Victims
+from hekla.engine.resources import Floats
+from hekla.engine.tasks import Job, Status, Task
+
+if TYPE_CHECKING:
+    from hekla.engine.podclass import PodClass
+    from hekla.engine.session import Session
+
+ZONE_LABEL = "volcano.sh/revocable-zone"
+MIN_AVAILABLE, MAX_UNAVAILABLE = "volcano.sh/jdb-min-available", "volcano.sh/jdb-max-unavailable"
+_FAMILY = "tdm.revocable-zone."
+_TIME = re.compile(r"(\d{1,2}):(\d{2})")
+
+
+class TdmArguments(Arguments, frozen=True):
+    period: str = msgspec.field(default="1m", name="tdm.evict.period")
+    zones: dict[str, str] = {}
+
+    def __post_init__(self) -> None:
+        seconds(self.period)
+
+    @classmethod
+    def accepts(cls, key: str) -> bool:
+        return _FAMILY in key
+
+    def extended(self, rest: Mapping[str, Any]) -> TdmArguments:
+        for key, value in rest.items():
+            if not isinstance(value, str):
+                raise ValueError(f"{key} = {value!r}: a window such as 9:00-18:30")
+        return msgspec.structs.replace(self, zones={key.replace(_FAMILY, "", 1): value for key, value in rest.items()})
+
+
+class Tdm(Plugin):
+    """Revocable nodes serve preemptable pods while their zone's window is open."""
+
+    name = "tdm"
+    Arguments = TdmArguments
+    time_dependent = True
+
+    def __init__(self, arguments: TdmArguments, flags: Mapping[str, bool]) -> None:
+        super().__init__(arguments, flags)
+        self.period = seconds(arguments.period)
+        self.evicted_at = -math.inf
+
+    def open(self, session: Session) -> None:
+        self.session = session
+        self.troubles = {zone: _trouble(zone, window, session.now) for zone, window in self.arguments.zones.items()}
+
+    def _closed(self, zone: str) -> str:
+        """Why a zone cannot be used now, or nothing."""
+        return self.troubles.get(zone, f"revocable zone {zone} not support")
+
+    # ------------------------------------------------------------------------------------------------- where
+
+    def filters(self) -> Iterable[Filter]:
+        for zone in sorted(self.arguments.zones):
+            yield Filter(
+                f"tdm: {zone}", f"current time beyond revocable zone {zone}:{self.arguments.zones[zone]}", Code.UNRESOLVABLE,
+                Depends.CLUSTER, self._zone_filter(zone), self.name,
+            )  # fmt: skip
+        reason = "not allow to dispatch to revocable node"
+        yield Filter("tdm", reason, Code.UNRESOLVABLE, Depends.CLUSTER, self._may_use, self.name)
+
+    def _zone_filter(self, zone: str) -> Any:
+        def mask(pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
+            if not self._closed(zone):
+                return None
+            column = nodes.table.labels(ZONE_LABEL)
+            if zone not in column.index:
+                return None
+            result: Bools = nodes.take(nodes.table.label_codes(ZONE_LABEL)) != column.index[zone]
+            return result
+
+        return mask
+
+    def _may_use(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
+        if task is not None and task.revocable_zone:
+            return self._per_zone(nodes, lambda zone: zone in self.arguments.zones)
+        return self._per_zone(nodes, lambda zone: False)
+
+    def _per_zone(self, nodes: NodeView, verdict: Any) -> Bools:
+        column = nodes.table.labels(ZONE_LABEL)
+        verdicts = np.array([*(not zone or verdict(zone) for zone in column.values), True], dtype=np.bool_)
+        result: Bools = verdicts[nodes.take(nodes.table.label_codes(ZONE_LABEL))]
+        return result
+
+    def scores(self) -> Iterable[Score]:
+        yield Score("tdm", 1.0, Depends.STATIC, self._revocable, batch=False)
+
+    def _revocable(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | None:
+        if task is None or not task.revocable_zone:
+            return None
+        column = nodes.table.labels(ZONE_LABEL)
+        scores = np.array([*(100.0 if zone and not self._closed(zone) else 0.0 for zone in column.values), 0.0])
+        result: Floats = scores[nodes.take(nodes.table.label_codes(ZONE_LABEL))]
+        return result
+
+    # ------------------------------------------------------------------------------------------------- who leaves
+
+    def preemptable(self, claimer: Task, candidates: list[Task]) -> Victims:
+        if claimer.preemptable or claimer.revocable_zone:
+            return Victims([], REJECT)
+        groups: dict[str, list[Task]] = {}
+        for task in candidates:
+            if task.preemptable and task.status is Status.RUNNING and task.job is not None and not self._zone_of(task.row):
+                groups.setdefault(task.job.key, []).append(task)
+        return Victims([task for tasks in groups.values() for task in self._budgeted(tasks)])
+
+    def victim_tasks(self, candidates: list[Task]) -> list[Task]:
+        if self.evicted_at + self.period > self.session.now:
+            return []
+        self.evicted_at = self.session.now
+        groups: dict[str, list[Task]] = {}
+        for zone in sorted(self.arguments.zones):
+            if not self._closed(zone):
+                continue
+            for row, held in enumerate(self.session.state.nodes.tasks):
+                if self._zone_of(row) != zone:
+                    continue
+                for task in held.values():
+                    if task.preemptable and task.status is Status.RUNNING and task.job is not None:
+                        groups.setdefault(task.job.key, []).append(task)
+        return [task for tasks in groups.values() for task in self._budgeted(tasks)]
+
+    def _zone_of(self, row: int) -> str:
+        column = self.session.state.nodes.labels(ZONE_LABEL)
+        return column.values[column.codes[row]] if row >= 0 and column.codes[row] >= 0 else ""
+
+    def _budgeted(self, tasks: list[Task]) -> list[Task]:
+        job = tasks[0].job
+        assert job is not None
+        return tasks[: most_evictions(job)]
+
+    # ------------------------------------------------------------------------------------------------- jobs
+
+    def job_order(self, job: Job) -> bool:
+        return job.preemptable
+
+    def job_pipelined(self, job: Job) -> int:
+        return PERMIT if job.is_pipelined() else REJECT
+
+    def job_starving(self, job: Job) -> bool:
+        return not job.preemptable and bool(job.counts.statuses[Status.PENDING])
+
+
+def most_evictions(job: Job) -> int:
+    """How many pods of a job may go at once, by its disruption budget."""
+    count, running = len(job.tasks), len(job.counts.statuses[Status.RUNNING])
+    least, most = job.annotations.get(MIN_AVAILABLE), job.annotations.get(MAX_UNAVAILABLE)
+    if least is not None:
+        kept = _number(least, count)
+        return running - kept if running >= kept else 1
+    if most is not None:
+        gone = count - job.counts.of(Status.SUCCEEDED, Status.FAILED) - running
+        return max(_number(most, count) - gone, 0)
+    return 1
+
+
+def _number(text: str, of: int) -> int:
+    try:
+        if text.endswith("%"):
+            return math.ceil(of * int(text[:-1]) / 100)
+        return int(text)
+    except ValueError:
+        return 0
+
+
+def _trouble(zone: str, window: str, now: float) -> str:
+    """Why a window is not open now, or nothing.  Reference: plugins-fairness 9.1."""
+    parts = window.strip().split("-")
+    times = [_TIME.fullmatch(part) for part in parts]
+    if len(parts) != 2 or not all(times) or any(int(one[1]) > 23 or int(one[2]) > 59 for one in times if one):
+        return f"revocable zone {window} format error"
+    today = datetime.fromtimestamp(int(now)).replace(hour=0, minute=0, second=0)
+    start, end = (today + timedelta(hours=int(one[1]), minutes=int(one[2])) for one in times if one)
+    if start >= end:
+        end += timedelta(days=1)
+    inside = start <= datetime.fromtimestamp(int(now)) <= end
+    return "" if inside else f"current time beyond revocable zone {zone}:{window}"
