@@ -10,8 +10,9 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from hekla.api import apps
+from hekla.api import apps, topology
 from hekla.kube import notify
+from hekla.kube.cache import Cache
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller, run
 from hekla.kube.daemon import (
@@ -32,6 +33,7 @@ from .caches import Caches
 from .command import CommandController
 from .cronjob.controller import CronJobController
 from .garbage import GarbageCollector
+from .hypernode.controller import NODE, DiscoveryController, HyperNodeController
 from .job.controller import JobController
 from .jobflow.controller import JobFlowController
 from .jobtemplate import JobTemplateController
@@ -110,7 +112,7 @@ def controllers_of(client: Client, recorder: Recorder, options: Options) -> list
     queues: QueueController | None = None
 
     def add(controller: Controller, threads: int) -> None:
-        controller.workers = max(1, threads) * PER_THREAD
+        controller.workers = controller.workers or max(1, threads) * PER_THREAD
         made.append(controller)
 
     if enabled("job-controller", options.controllers) and gate(options, "VolcanoJobSupport"):
@@ -135,6 +137,10 @@ def controllers_of(client: Client, recorder: Recorder, options: Options) -> list
         add(JobFlowController(client, caches, recorder, most_retries=retries), 1)
     if enabled("jobtemplate-controller", options.controllers):
         add(JobTemplateController(client, caches, most_retries=retries), 1)
+    if enabled("hyperNode-controller", options.controllers):
+        hyper_nodes, nodes = Cache(client, topology.HYPER_NODE), Cache(client, NODE)
+        add(HyperNodeController(client, hyper_nodes, nodes), 1)
+        add(DiscoveryController(client, hyper_nodes, nodes), 1)
     if enabled("gc-controller", options.controllers):
         add(GarbageCollector(client, caches), options.worker_threads_for_gc)
     return made

@@ -1,0 +1,44 @@
+"""Which names a hypernode's members come to (reference: controllers 10.2)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from hekla.api import topology
+from hekla.api.selectors import of_object
+
+Nodes = Mapping[str, Mapping[str, str]]
+"""The labels of each node, by its name."""
+
+
+def names_of(member: topology.Member, nodes: Nodes) -> set[str]:
+    """An exact name is taken on trust; a pattern and a selector choose among the nodes, and choose none when they are bad."""
+    selector = member.selector
+    if selector is None:
+        return set()
+    if selector.exact_match is not None:
+        return {selector.exact_match.name} - {""}
+    if selector.regex_match is not None:
+        try:
+            pattern = re.compile(selector.regex_match.pattern)
+        except re.error:
+            return set()
+        return {name for name in nodes if pattern.search(name)}
+    if selector.label_match is not None:
+        if not selector.label_match.match_labels and not selector.label_match.match_expressions:
+            return set()
+        try:
+            wanted = of_object(selector.label_match)
+        except ValueError:
+            return set()
+        return {name for name, labels in nodes.items() if wanted.matches(labels)}
+    return set()
+
+
+def node_count(members: Iterable[topology.Member], nodes: Nodes) -> int:
+    """Different names among all members; the type of a member does not matter."""
+    found: set[str] = set()
+    for member in members:
+        found |= names_of(member, nodes)
+    return len(found)
