@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import sqlite3
 import subprocess
@@ -228,3 +229,29 @@ async def test_keys_stay_in_order(collection: Collection) -> None:
     assert collection.ordered() == ["a", "aa", "b", "c"]
     assert before == ["a", "b", "c"]
     await collection.store.close()
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="needs prlimit(2), to limit a running process")
+def test_a_disk_that_takes_no_more_refuses_clearly_and_recovers(tmp_path: Path) -> None:
+    with ApiServerProcess.started(tmp_path) as server:
+        http = Http(server)
+        http.post(CONFIG_MAPS, config_map("first"))
+        assert server.process is not None
+        pid = server.process.pid
+        limit = sum(file.stat().st_size for file in server.data.glob("state.db*")) + 300_000
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+        stored, refused_with = [], ""
+        for number in range(200):
+            answer = http.post(CONFIG_MAPS, config_map(f"c{number}", data={"x": "y" * 20_000}))
+            if answer.status == 201:
+                stored.append(f"c{number}")
+            else:
+                assert answer.status == 500
+                refused_with = answer.message
+                break
+        assert "the write could not be stored" in refused_with
+        assert http.get(CONFIG_MAPS).names == sorted(["first", *stored])
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        assert http.post(CONFIG_MAPS, config_map("after")).status == 201
+        server.restart(kill=True)
+        assert Http(server).get(CONFIG_MAPS).names == sorted(["first", "after", *stored])

@@ -157,10 +157,13 @@ class Watcher:
         """The history, then what came while it was told."""
         for event in backlog:
             self._tell([event])
+            event.encoded = {}  # nobody else is being told the past right now, and the history outlives this watch
             if self._body.buffered > PIECE:
                 await self._body.drain()
         while self._waiting:
-            self._tell([self._waiting.popleft()])
+            event = self._waiting.popleft()
+            self._tell([event])
+            event.encoded = {}
             if self._body.buffered > PIECE:
                 await self._body.drain()
 
