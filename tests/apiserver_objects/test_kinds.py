@@ -264,6 +264,15 @@ def test_events_have_two_faces() -> None:
     ]
 
 
+def test_autoscalers_have_two_versions() -> None:
+    old = next(kind for kind in builtin.kinds() if kind.kind == "HorizontalPodAutoscaler" and kind.version == "v1")
+    assert old.keep is not None and old.present is not None
+    shown = {"metadata": {"name": "h"}, "spec": {"maxReplicas": 3, "targetCPUUtilizationPercentage": 80}, "status": {"desiredReplicas": 1}}
+    stored = old.keep(shown)
+    assert stored["spec"]["metrics"][0]["resource"]["target"] == {"type": "Utilization", "averageUtilization": 80}
+    assert old.present(stored) == shown
+
+
 # --- columns -------------------------------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hekla.local.apiserver.kind import ALL_VERBS, Kind, Strategy, Subresource
-from hekla.local.apiserver.objects import columns, decode, events, fields, names, strategies
+from hekla.local.apiserver.objects import autoscalers, columns, decode, events, fields, names, strategies
 from hekla.local.apiserver.objects import scale as scaling
 
 _READ_WRITE = ("get", "patch", "update")
@@ -213,7 +213,14 @@ def kinds() -> list[Kind]:
     return [_entry(group, version, row) for (group, version), rows in TABLE.items() for row in rows]
 
 
+_TWO_FACES = {
+    ("events.k8s.io", "v1", "Event"): (events.present, events.keep),
+    ("autoscaling", "v1", "HorizontalPodAutoscaler"): (autoscalers.present, autoscalers.keep),
+}
+
+
 def _entry(group: str, version: str, row: _Row) -> Kind:
+    present, keep = _TWO_FACES.get((group, version, row.kind), (None, None))
     return Kind(
         group=group,
         version=version,
@@ -231,8 +238,8 @@ def _entry(group: str, version: str, row: _Row) -> Kind:
         decode=decode.reader(group, version, row.kind, row.also),
         merge_keys=fields.root(group, version, row.kind),
         storage=row.storage,
-        present=events.present if row.storage == ("", "events") else None,
-        keep=events.keep if row.storage == ("", "events") else None,
+        present=present,
+        keep=keep,
         scale=scaling.WORKLOAD if "scale" in row.subresources else None,
     )
 

@@ -95,7 +95,11 @@ class _Reader:
             shaped = (self._decoder or self._compile()).decode(body)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, ValueError):
             return self._careful(self._pairs(body), validation, body)
-        if validation != "Ignore" and documents.has_duplicates(body, documents.json_tree(body)):
+        if (
+            validation != "Ignore"
+            and documents.has_duplicates(body, shaped)  # what the shape leaves out only makes this say yes
+            and documents.has_duplicates(body, documents.json_tree(body))
+        ):
             return self._careful(documents.json_pairs(body), validation, body)
         tree: Json = msgspec.to_builtins(shaped)
         if b"null" in body:

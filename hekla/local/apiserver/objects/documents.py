@@ -45,8 +45,10 @@ def json_tree(body: bytes) -> Any:
 
 
 def has_duplicates(body: bytes, tree: Any) -> bool:
-    """Whether a key may stand twice: a lost pair takes at least two quotation marks with it.  Never a false no."""
-    return b"\\u" in body or body.count(b'"') != msgspec.json.encode(tree).count(b'"')
+    """Whether a key may stand twice in the body that a tree (or struct) was read from.  Never a false no.
+
+    A lost pair takes at least two quotation marks with it; only an escaped one could make up for them."""
+    return b"\\u0022" in body or body.count(b'"') != msgspec.json.encode(tree).count(b'"')
 
 
 def json_pairs(body: bytes) -> Any:

@@ -6,6 +6,7 @@ Every rule is a function from the text to the reasons why it is refused; an empt
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 SUBDOMAIN = rf"{LABEL}(\.{LABEL})*"
@@ -61,6 +62,7 @@ def dns_subdomain(text: str) -> Reasons:
     return _checked(text, 253, _subdomain(text) is not None, _SUBDOMAIN_RULE)
 
 
+@lru_cache(maxsize=4096)
 def dns_label(text: str) -> Reasons:
     if _label(text) is None and _subdomain(text) is not None:
         return _checked(text, 63, False, "must not contain dots")
@@ -129,6 +131,7 @@ def env_name(text: str) -> Reasons:
     return GOOD
 
 
+@lru_cache(maxsize=4096)
 def port_name(text: str) -> Reasons:
     """The name of a container or service port (an IANA service name)."""
     reasons = []

@@ -119,7 +119,14 @@ def _read(buffer: bytes, at: int, end: int, table: _Table, depth: int) -> Json:
                 raise BadBody("unexpected EOF")
             entry = entries.get(tag)
             if entry is not None:
-                _take(tree, entry, buffer, at, stop, depth)
+                code, name, pointer, inner = entry
+                if code == _STRING:
+                    if size or pointer:
+                        tree[name] = buffer[at:stop].decode()
+                elif code == _MESSAGE:
+                    tree[name] = _read(buffer, at, stop, inner, depth + 1)
+                else:
+                    _take(tree, entry, buffer, at, stop, depth)
             at = stop
         elif wire == 0:
             value = buffer[at]
@@ -155,15 +162,16 @@ def _read(buffer: bytes, at: int, end: int, table: _Table, depth: int) -> Json:
 
 
 def _take(tree: Json, entry: _Entry, buffer: bytes, at: int, stop: int, depth: int) -> None:
-    """Puts one length-delimited field into the tree."""
+    """Puts one length-delimited field that is neither text nor a message into the tree."""
     code, name, pointer, inner = entry
-    if code == _STRING:
-        if stop > at or pointer:
-            tree[name] = buffer[at:stop].decode()
-    elif code == _MESSAGE:
-        tree[name] = _read(buffer, at, stop, inner, depth + 1)
-    elif code == _LIST:
-        value = _element(inner, buffer, at, stop, depth)
+    if code == _LIST:
+        below = inner.code
+        if below == _MESSAGE:
+            value: Any = _read(buffer, at, stop, inner.inner, depth + 1)
+        elif below == _STRING:
+            value = buffer[at:stop].decode()
+        else:
+            value = _element(inner, buffer, at, stop, depth)
         if name in tree:
             tree[name].append(value)
         else:
@@ -210,8 +218,12 @@ def _pair(entry: _Entry, buffer: bytes, at: int, end: int, depth: int) -> tuple[
     """A map's entry {1 key, 2 value}; what is missing is empty."""
     key, value = "", None
     while at < end:
-        tag, at = _varint(buffer, at)
-        size, at = _varint(buffer, at)
+        tag, size = buffer[at], buffer[at + 1]
+        if tag > 127 or size > 127:
+            tag, at = _varint(buffer, at)
+            size, at = _varint(buffer, at)
+        else:
+            at += 2
         if tag not in (10, 18):
             if tag & 7 == 2:
                 at += size

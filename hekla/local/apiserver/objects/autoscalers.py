@@ -1,0 +1,58 @@
+"""HorizontalPodAutoscalers have two versions: v1 knows a cpu target only, v2 any metric.  Stored is v2 (local-cluster 1.7).
+
+What v1 cannot say of a stored object (other metrics, behaviour, conditions) is left out when it is shown, and is lost when a
+v1 client writes it back (Kubernetes keeps it in annotations; clients of v1 that write are rare enough to go without).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Json = dict[str, Any]
+_SPEC, _STATUS = "targetCPUUtilizationPercentage", "currentCPUUtilizationPercentage"
+
+
+def present(stored: Json) -> Json:
+    """The stored autoscaler as autoscaling/v1 shows it."""
+    shown = dict(stored)
+    spec, status = stored.get("spec"), stored.get("status")
+    if spec is not None:
+        shown["spec"] = {key: value for key, value in spec.items() if key not in ("metrics", "behavior")}
+        target = _cpu(spec.get("metrics"), "target")
+        if target is not None:
+            shown["spec"][_SPEC] = target
+    if status is not None:
+        shown["status"] = {key: value for key, value in status.items() if key not in ("currentMetrics", "conditions")}
+        current = _cpu(status.get("currentMetrics"), "current")
+        if current is not None:
+            shown["status"][_STATUS] = current
+    return shown
+
+
+def keep(shown: Json) -> Json:
+    """An autoscaler of autoscaling/v1 as it is stored."""
+    stored = dict(shown)
+    spec, status = shown.get("spec"), shown.get("status")
+    if spec is not None:
+        stored["spec"] = {key: value for key, value in spec.items() if key != _SPEC}
+        target = spec.get(_SPEC)
+        if target is not None:
+            stored["spec"]["metrics"] = [_metric("target", {"type": "Utilization", "averageUtilization": target})]
+    if status is not None:
+        stored["status"] = {key: value for key, value in status.items() if key != _STATUS}
+        if status.get(_STATUS) is not None:
+            stored["status"]["currentMetrics"] = [_metric("current", {"averageUtilization": status[_STATUS]})]
+    return stored
+
+
+def _metric(name: str, value: Json) -> Json:
+    return {"type": "Resource", "resource": {"name": "cpu", name: value}}
+
+
+def _cpu(metrics: list[Json] | None, name: str) -> int | None:
+    for metric in metrics or ():
+        resource = metric.get("resource") or {}
+        if metric.get("type") == "Resource" and resource.get("name") == "cpu":
+            found = (resource.get(name) or {}).get("averageUtilization")
+            return found if isinstance(found, int) else None
+    return None
