@@ -24,6 +24,7 @@ from hekla.admission.review import (
     queue_not_found,
     spec_of,
     status_of,
+    with_spec,
 )
 from hekla.admission.syntax import dns_subdomain, listed, qualified_name
 
@@ -60,7 +61,7 @@ def mutate(review: Review) -> Patch | None:
         patch.append({"op": "add", "path": "/spec/minAvailable", "value": sum(_least(task) for task in tasks)})
     if spec.get("plugins") is not None:
         patch.append({"op": "replace", "path": "/spec/plugins", "value": defaulted_plugins(spec["plugins"])})
-    return patch or None
+    return with_spec(review.object, patch)
 
 
 def defaulted_task(task: Tree, index: int) -> dict[str, Any]:

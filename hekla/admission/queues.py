@@ -22,6 +22,7 @@ from hekla.admission.review import (
     queue_not_found,
     spec_of,
     status_of,
+    with_spec,
 )
 from hekla.api.quantity import Quantity
 
@@ -41,7 +42,7 @@ def mutate(review: Review) -> Patch | None:
         patch.append({"op": "add", "path": "/spec/reclaimable", "value": True})
     if not spec.get("weight"):
         patch.append({"op": "add", "path": "/spec/weight", "value": 1})
-    return patch or None
+    return with_spec(review.object, patch)
 
 
 def validate(review: Review) -> str:

@@ -6,12 +6,15 @@ and the tests walk the table.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from hekla.admission import cronjobs, hypernodes, jobflows, jobs, podgroups, pods, queues
 from hekla.admission.review import Lookup, Patch, Review, Settings, Tree, Verdict, metadata_of
 from hekla.api.quantity import QuantityError
+
+log = logging.getLogger(__name__)
 
 BATCH = "batch.volcano.sh", "v1alpha1"
 SCHEDULING = "scheduling.volcano.sh", "v1beta1"
@@ -98,22 +101,36 @@ def review(
     if operation not in admission.operations:
         # An empty wording: the path lets operations through that it knows nothing about.
         return Verdict(not admission.refused, admission.refused.format(operation=operation))
-    tree, old = object or {}, old_object or {}
-    metadata = metadata_of(tree)
-    request = Review(
-        operation,
-        tree,
-        old,
-        name or metadata.get("name") or metadata_of(old).get("name") or "",
-        namespace or metadata.get("namespace") or "",
-        lookup,
-        settings,
-    )
     try:
-        if admission.mutate is not None:
-            return Verdict(True, patch=admission.mutate(request))
-        assert admission.validate is not None
-        message = admission.validate(request)
+        return _decide(admission, _request(operation, object or {}, old_object or {}, lookup, settings, name, namespace))
     except QuantityError as error:
         return Verdict(False, error.wire)
+    except MISSHAPEN as error:
+        return _misshapen(admission, error)
+
+
+MISSHAPEN = (AttributeError, KeyError, TypeError, ValueError)
+"""What reading a tree of another shape raises: a list where a mapping belongs, a text where a number does."""
+
+
+def _request(operation: str, tree: Tree, old: Tree, lookup: Lookup, settings: Settings, name: str, namespace: str) -> Review:
+    metadata = metadata_of(tree)
+    name = name or metadata.get("name") or metadata_of(old).get("name") or ""
+    return Review(operation, tree, old, name, namespace or metadata.get("namespace") or "", lookup, settings)
+
+
+def _decide(admission: Admission, request: Review) -> Verdict:
+    if admission.mutate is not None:
+        return Verdict(True, patch=admission.mutate(request))
+    assert admission.validate is not None
+    message = admission.validate(request)
     return Verdict(not message, message)
+
+
+def _misshapen(admission: Admission, error: Exception) -> Verdict:
+    """Mutators meet objects that no schema has looked at yet.  They leave alone what they cannot read: the schema check
+    that follows names the field and what it should be, better than we could."""
+    log.warning("%s cannot read the object: %r", admission.path, error, exc_info=log.isEnabledFor(logging.DEBUG))
+    if admission.mutate is not None:
+        return Verdict(True)
+    return Verdict(False, f"the object cannot be read: {error}")

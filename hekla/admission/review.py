@@ -102,6 +102,14 @@ def spec_of(tree: Tree) -> Tree:
     return tree.get("spec") or {}
 
 
+def with_spec(tree: Tree, patch: Patch) -> Patch | None:
+    """A patch of a spec, where the object may have none to be patched.  What is no mapping is left for the schema to refuse."""
+    spec = tree.get("spec")
+    if spec is None:
+        return [{"op": "add", "path": "/spec", "value": {}}, *patch]
+    return patch or None if isinstance(spec, Mapping) else None
+
+
 def metadata_of(tree: Tree) -> Tree:
     return tree.get("metadata") or {}
 

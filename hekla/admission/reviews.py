@@ -67,8 +67,8 @@ def answer(admission: Admission, body: bytes, lookup: Lookup, settings: Settings
         request = _decode(body).request
         if request is None:
             return _refused("", "request: missing")
-    except msgspec.DecodeError as error:
-        return _refused("", str(error))
+    except (msgspec.DecodeError, RecursionError) as error:
+        return _refused("", f"the review cannot be read: {error}")
     if (request.resource.group, request.resource.version, request.resource.resource) != admission.key:
         return _refused(request.uid, admission.expected_resource)
     verdict = review(

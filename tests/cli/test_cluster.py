@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from hekla.api import batch, core
+from hekla.api import batch, core, scheduling
 from hekla.cli.vcctl.jobtable import phase, table
 from hekla.kube.client import Client
 from hekla.kube.config import load
@@ -23,6 +23,7 @@ from hekla.kube.errors import NotFound
 from tests.cli.answers import command
 
 JOB, POD, NODE = batch.JOB.untyped, core.POD.untyped, core.NODE.untyped
+GROUP = scheduling.POD_GROUP.untyped
 NAMESPACE = "default"
 SETTLED = 30.0
 
@@ -144,6 +145,40 @@ def test_a_job_waits_for_the_nodes_and_goes_when_told(cluster: Running):
     cluster.reaches("waits", "Running")
     assert cluster.vcctl("job", "delete", "--name", "waits", "--namespace", NAMESPACE) == "delete job waits successfully\n"
     cluster.reaches("waits", "gone")
+
+
+@pytest.mark.scenario("api-and-admission", 176)
+def test_plain_pods_run_and_may_come_before_their_group(cluster: Running):
+    def create(name: str, scheduler: str, group: str = "") -> None:
+        marks = {"scheduling.k8s.io/group-name": group} if group else {}
+        container = {"name": "c", "image": "busybox", "command": ["sleep", "1"], "resources": {"requests": {"cpu": "10m"}}}
+        spec = {"schedulerName": scheduler, "restartPolicy": "Never", "containers": [container]}
+        tree = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": marks}, "spec": spec}
+        cluster.ask(lambda client: client.create(POD, tree, NAMESPACE))
+
+    def phase_of(name: str) -> str:
+        return str(cluster.ask(lambda client: client.get(POD, name, NAMESPACE))["status"].get("phase"))
+
+    def ends(name: str) -> None:
+        deadline = time.monotonic() + SETTLED
+        while phase_of(name) != "Succeeded":
+            assert time.monotonic() < deadline, f"{name} is {phase_of(name)}"
+            time.sleep(0.1)
+
+    def group(name: str, cpu: str) -> None:
+        spec = {"minMember": 1, "queue": "default", "minResources": {"cpu": cpu}}
+        tree = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}
+        cluster.ask(lambda client: client.create(GROUP, tree, NAMESPACE))
+
+    group("fits", "10m")
+    group("too-big", "100000")
+    create("usual", "default-scheduler")
+    create("alone", "volcano")
+    create("grouped", "volcano", "fits")
+    create("waiting", "volcano", "too-big")
+    for name in ("usual", "alone", "grouped"):
+        ends(name)
+    assert phase_of("waiting") == "Pending"
 
 
 @pytest.mark.scenario("cli", 9)
