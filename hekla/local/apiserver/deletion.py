@@ -146,7 +146,8 @@ class Deleter:
         else:
             metadata.pop("finalizers", None)
         grace = grace_of(kind, collection.name, tree, options)
-        waits = bool(finalizers) or bool((tree.get("spec") or {}).get("finalizers")) or grace > 0
+        contents = collection.name == "namespaces" and bool((tree.get("spec") or {}).get("finalizers"))
+        waits = bool(finalizers) or contents or grace > 0
         if not waits:
             if "deletionTimestamp" not in metadata and collection.name == "pods":
                 metadata["deletionTimestamp"], metadata["deletionGracePeriodSeconds"] = now(), 0

@@ -208,15 +208,18 @@ class Writer:
                 return None, new
             kept = kind.keep(new) if kind.keep is not None else new
             metadata = kept["metadata"]
-            if "deletionTimestamp" in metadata and not metadata.get("finalizers") and self._may_go(metadata):
+            if "deletionTimestamp" in metadata and not metadata.get("finalizers") and self._may_go(collection.name, kept):
                 return await self.stored(collection.delete(kept, row)), new
             return await self.stored(collection.update(kept, row)), new
         raise AssertionError("the loop above ends by return or raise")
 
     @staticmethod
-    def _may_go(metadata: Json) -> bool:
-        """The last finalizer is gone; a pod in its grace period stays until its node agent deletes it."""
-        return not metadata.get("deletionGracePeriodSeconds")
+    def _may_go(collection: str, tree: Json) -> bool:
+        """The last finalizer is gone; a pod in its grace period stays until its node agent deletes it, a namespace until its
+        controller has emptied it."""
+        if collection == "namespaces" and (tree.get("spec") or {}).get("finalizers"):
+            return False
+        return not tree["metadata"].get("deletionGracePeriodSeconds")
 
     async def _changed(self, call: Call, resource: Resource, row: Row, old: Json, new: Json, subresource: str, admit: bool) -> Json:
         kind, strategy = resource.kind, resource.kind.strategy
