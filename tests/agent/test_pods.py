@@ -238,6 +238,22 @@ async def test_pods_find_each_other_by_name(live: Cluster) -> None:
     assert await live.log("peer-0") == "b'hello'\npeer-0\n"
 
 
+async def test_a_service_name_leads_to_its_pods(live: Cluster) -> None:
+    service = {"metadata": {"name": "backend", "namespace": "default"},
+               "spec": {"selector": {"app": "backend"}, "clusterIP": "None", "ports": [{"port": 80}]}}  # fmt: skip
+    await live.client.create(core.SERVICE.untyped, service)
+    await live.create("backend-0", "sleep", "1000", metadata={"labels": {"app": "backend"}})
+    pod = await live.phase("backend-0", "Running")
+    look = "socket.gethostbyname('backend.default.svc')"
+    ask = f"import socket, time\nfor i in range(100):\n  try: print({look}); break\n  except OSError: time.sleep(0.1)"
+    await live.create("asker", "python3", "-c", ask)
+    await live.phase("asker", "Succeeded")
+    assert await live.log("asker") == pod["status"]["podIP"] + "\n"
+    await live.client.delete(core.SERVICE, "backend", "default")
+    await live.client.delete(POD, "backend-0", "default")
+    await live.gone("backend-0")
+
+
 @pytest.mark.scenario("local-cluster", 138)
 async def test_logs(live: Cluster) -> None:
     await live.create("talk", "sh", "-c", "for i in 1 2 3 4 5; do echo line $i; sleep 0.3; done; printf end")

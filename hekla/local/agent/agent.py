@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +95,7 @@ class Agent:
             cache.on_change(self._pod_changed)
         self.objects.config_maps.on_change(lambda old, new: self._object_changed("ConfigMap", old, new))
         self.objects.secrets.on_change(lambda old, new: self._object_changed("Secret", old, new))
+        self.objects.service_cache.on_change(lambda old, new: self.host.rename(found.metadata.namespace) if (found := new or old) else None)
         known = {pod.metadata.uid for cache in self.pods.values() for pod in cache.all()}
         for directory in pod_directories(self.root):
             if directory.path.name not in known:
@@ -238,5 +239,3 @@ class Agent:
     def all_pods(self) -> list[core.Pod]:
         return [pod for cache in self.pods.values() for pod in cache.all()]
 
-
-Stop = Callable[[], None]

@@ -9,7 +9,7 @@ import os
 import shlex
 import stat
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -95,8 +95,8 @@ class Named:
 
     peer: hosts.Peer
     directory: PodDirectory
+    labels: dict[str, str]
     aliases: list[core.HostAlias] = field(default_factory=list)
-    written: bool = False
 
 
 class Host:
@@ -180,18 +180,25 @@ class Host:
 
     def name(self, pod: core.Pod, address: str, directory: PodDirectory) -> None:
         """Gives a pod its hosts file, now, and its name to the other pods of its namespace, soon."""
-        named = Named(hosts.peer_of(pod, address), directory, list(pod.spec.host_aliases))
+        named = Named(hosts.peer_of(pod, address), directory, dict(pod.metadata.labels), list(pod.spec.host_aliases))
         self._names[pod.metadata.uid] = named
-        self._write(named)
-        if named.peer.subdomain:
-            self._mark(named.peer.namespace)
+        around = self._around(named.peer.namespace)
+        self._write(named, around, self._service_lines(named.peer.namespace, around))
+        if named.peer.subdomain or self._served(named):
+            self.rename(named.peer.namespace)
 
     def unname(self, uid: str) -> None:
         named = self._names.pop(uid, None)
-        if named is not None and named.peer.subdomain:
-            self._mark(named.peer.namespace)
+        if named is not None and (named.peer.subdomain or self._served(named)):
+            self.rename(named.peer.namespace)
 
-    def _mark(self, namespace: str) -> None:
+    def _served(self, named: Named) -> bool:
+        """Whether a service leads to the pod."""
+        services = self.finder.services(named.peer.namespace)
+        return bool(hosts.service_lines(services, [(named.labels, named.peer.address)]))
+
+    def rename(self, namespace: str) -> None:
+        """Names of a namespace have changed; its hosts files follow soon."""
         self._stale.add(namespace)
         if self._rewrite is None:
             self._rewrite = asyncio.get_running_loop().call_later(REWRITE_DELAY, self._rewrite_stale)
@@ -199,19 +206,24 @@ class Host:
     def _rewrite_stale(self) -> None:
         self._rewrite = None
         stale, self._stale = self._stale, set()
-        for named in list(self._names.values()):
-            if named.peer.namespace in stale:
-                self._write(named)
+        for namespace in stale:
+            around = self._around(namespace)
+            services = self._service_lines(namespace, around)
+            for named in around:
+                self._write(named, around, services)
 
-    def _write(self, named: Named) -> None:
+    def _around(self, namespace: str) -> list[Named]:
+        return [named for named in self._names.values() if named.peer.namespace == namespace]
+
+    def _service_lines(self, namespace: str, around: list[Named]) -> list[tuple[str, list[str]]]:
+        return hosts.service_lines(self.finder.services(namespace), [(named.labels, named.peer.address) for named in around])
+
+    def _write(self, named: Named, around: list[Named], services: list[tuple[str, list[str]]]) -> None:
         own = named.peer
-        peers = [other.peer for other in self._names.values() if other.peer.namespace == own.namespace and other.peer.subdomain]
+        peers = [other.peer for other in around if other.peer.subdomain]
         if len(peers) > MANY_PEERS:
             peers = [peer for peer in peers if peer.subdomain == own.subdomain]
         try:
-            hosts.write(named.directory.hosts, hosts.content(own, peers, named.aliases))
+            hosts.write(named.directory.hosts, hosts.content(own, peers, named.aliases, services))
         except OSError as error:
             log.warning("%s: %s", named.directory.hosts, error.strerror)
-
-
-Waker = Callable[[], None]

@@ -8,7 +8,7 @@ mounted and would go on seeing a replaced one's old content.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,6 +61,26 @@ def content(
         lines.append("# Entries added by HostAliases.")
         lines += [f"{alias.ip}\t{' '.join(alias.hostnames)}" for alias in aliases]
     return ("\n".join(lines) + "\n").encode()
+
+
+def service_lines(services: Iterable[core.Service], pods: Iterable[tuple[Mapping[str, str], str]]) -> list[tuple[str, list[str]]]:
+    """(address, names) of services whose pods run here.  `pods` are (labels, address) of the services' namespace.
+
+    A name leads to the pods themselves, for headless services and for those with an address alike: there is no proxy behind
+    cluster addresses, and pods that listen on the service's own port are found this way.
+    """
+    found = []
+    present = list(pods)
+    for service in services:
+        selector = service.spec.selector
+        if not selector:
+            continue
+        name, namespace = service.metadata.name, service.metadata.namespace
+        names = [f"{name}.{namespace}.{DOMAIN}", name, f"{name}.{namespace}", f"{name}.{namespace}.svc"]
+        for labels, address in present:
+            if all(labels.get(key) == value for key, value in selector.items()):
+                found.append((address, names))
+    return found
 
 
 def write(path: Path, text: bytes) -> None:

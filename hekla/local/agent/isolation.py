@@ -84,8 +84,10 @@ def detect() -> Isolation:
         usable: list[str] = []
     else:
         usable = [kind for kind in KINDS if not refused.get(kind) or (root and by_user and kind == "mount")]
-    if "mount" not in usable:
-        usable = []  # a pid namespace needs its own /proc, and a host name alone helps nobody
+    if "mount" not in usable and usable:
+        for kind in usable:  # a pid namespace needs its own /proc, and a host name alone helps nobody
+            refused[kind] = "of no use without a private view of the files"
+        usable = []
     namespaces = (*base, *usable) if usable else ()
     address = private_address_refused()
     cgroup, cgroup_refused = cgroups.find()
