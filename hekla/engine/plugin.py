@@ -83,6 +83,9 @@ class Score:
 class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     """Base of a plugin's arguments; field names are renamed to the keys of the policy file."""
 
+    made: ClassVar[frozenset[str]] = frozenset()
+    """Fields that `extended` fills, and that are no keys of their own."""
+
     @classmethod
     def accepts(cls, key: str) -> bool:
         """Whether a key that is no field is still meant for this plugin (families such as `binpack.resources.<name>`)."""

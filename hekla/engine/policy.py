@@ -182,7 +182,7 @@ class _Reader:
 
     def _arguments(self, path: Path, plugin: type[Plugin], tree: Mapping[str, Any]) -> Any:
         kind = plugin.Arguments
-        known = {one.encode_name: one for one in msgspec.structs.fields(kind)}
+        known = {one.encode_name: one for one in msgspec.structs.fields(kind) if one.name not in kind.made}
         given: dict[str, Any] = {}
         rest: dict[str, Any] = {}
         for key, value in tree.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -24,6 +24,7 @@ class BinPackArguments(Arguments, frozen=True):
     cpu: int = msgspec.field(default=1, name="binpack.cpu")
     memory: int = msgspec.field(default=1, name="binpack.memory")
     resources: str = msgspec.field(default="", name="binpack.resources")
+    made: ClassVar[frozenset[str]] = frozenset({"others"})
     others: dict[str, int] = {}
 
     @classmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -29,6 +29,7 @@ class NetworkTopologyArguments(Arguments, frozen=True):
     normal_pods: bool = msgspec.field(default=True, name="hypernode.binpack.normal-pod.enable")
     fading: float = msgspec.field(default=0.8, name="hypernode.binpack.normal-pod.fading")
     most_domains: int = msgspec.field(default=8, name="hypernode.gradient.evict.max-hypernodes")
+    made: ClassVar[frozenset[str]] = frozenset({"others"})
     others: dict[str, int] = {}
 
     @classmethod

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -29,6 +29,7 @@ _TIME = re.compile(r"(\d{1,2}):(\d{2})")
 
 class TdmArguments(Arguments, frozen=True):
     period: str = msgspec.field(default="1m", name="tdm.evict.period")
+    made: ClassVar[frozenset[str]] = frozenset({"zones"})
     zones: dict[str, str] = {}
 
     def __post_init__(self) -> None:
