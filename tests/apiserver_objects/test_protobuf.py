@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hekla.local.apiserver.objects import fields, protobuf
+from hekla.local.apiserver.objects import durations, fields, protobuf
 from hekla.local.apiserver.objects.errors import BadBody
 
 WIRE = Path(__file__).parents[2].parent / "shared" / "conformance" / "k8s-wire"
@@ -146,5 +146,5 @@ def test_what_is_encoded_decodes_to_itself(data: st.DataObject) -> None:
      (3_600_000_000_000, "1h0m0s"), (20_000_000, "20ms"), (-61_000_000_000, "-1m1s"), (1500, "1.5µs")],
 )
 def test_durations_print_as_go_does(nanoseconds: int, text: str) -> None:
-    assert protobuf.duration_text(nanoseconds) == text
-    assert protobuf.duration_nanoseconds(text) == nanoseconds
+    assert durations.duration_text(nanoseconds) == text
+    assert durations.duration_nanoseconds(text) == nanoseconds
