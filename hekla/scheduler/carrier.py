@@ -10,11 +10,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from hekla.api import core, scheduling
 from hekla.engine.decisions import Bind, Decisions, Event, Evict, PodCondition, PodGroupStatus, QueueStatus
 from hekla.engine.state import State
+from hekla.engine.tasks import Status
 from hekla.kube.client import Client
 from hekla.kube.errors import ApiError, Conflict, NotFound
 from hekla.kube.events import Recorder, Severity
@@ -23,7 +24,14 @@ from hekla.kube.http.client import TransportError
 log = logging.getLogger(__name__)
 
 Tree = dict[str, Any]
+FAILED = "FailedScheduling"
 LOST = (ApiError, TransportError)
+
+STANDS = 0.3
+"""Seconds for which a reason to wait must stand before it is written on the pod.  While a gang's pods are being made the reason
+changes with each of them; writing every one cost five writes a pod, more than all the rest of its way."""
+LONGEST_HELD = 3.0
+"""Seconds after which a reason is written even if it keeps changing."""
 
 
 def now() -> str:
@@ -33,6 +41,16 @@ def now() -> str:
 def split(key: str) -> tuple[str, str]:
     namespace, _, name = key.rpartition("/")
     return namespace, name
+
+
+class Held(NamedTuple):
+    """A condition that waits to be written, and the event that tells of it."""
+
+    condition: PodCondition
+    event: Event | None
+    since: float
+    """When the pod's first unwritten condition came (loop time)."""
+    changed: float
 
 
 class Carrier:
@@ -47,6 +65,8 @@ class Carrier:
         self.tasks: set[asyncio.Task[None]] = set()
         self.writing: dict[str, asyncio.Task[None]] = {}
         """The write in flight for a PodGroup, pod condition or queue; a newer one for the same object waits for it."""
+        self.waiting: dict[str, Held] = {}
+        """Conditions that have not stood long enough to be written, with the event that tells of each."""
 
     def carry(self, decisions: Decisions) -> None:
         """Starts everything that was decided; returns at once."""
@@ -56,14 +76,16 @@ class Carrier:
             self.launch(self.evict(eviction))
         for group in decisions.pod_groups:
             self.in_turn(f"group {group.key}", self.write_group(group))
+        told = {event.key: event for event in decisions.events if event.reason == FAILED}
         for condition in decisions.conditions:
-            self.in_turn(f"pod {condition.pod}", self.write_condition(condition))
+            self.hold(condition, told.get(condition.pod))
         for queue in decisions.queues:
             self.in_turn(f"queue {queue.name}", self.write_queue(queue))
         for pod in decisions.gates:
             self.launch(self.lift_gate(pod))
         for event in decisions.events:
-            self.record(event)
+            if event.reason != FAILED:
+                self.record(event)
 
     def launch(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -137,8 +159,32 @@ class Carrier:
             return  # the pod has gone; its event is on the way
         message = f"failed to bind to node {bind.node}: {error}"
         log.warning("%s: %s", bind.pod, message)
-        self.recorder.event(reference("Pod", bind.pod, bind.uid), "Warning", "FailedScheduling", message)
+        self.recorder.event(reference("Pod", bind.pod, bind.uid), "Warning", FAILED, message)
         self.in_turn(f"pod {bind.pod}", self.write_condition(PodCondition(bind.pod, bind.uid, "SchedulerError", message, "")))
+
+    def hold(self, condition: PodCondition, event: Event | None) -> None:
+        """Keeps a condition until it has stood for a while; a newer one for the same pod takes its place."""
+        loop = asyncio.get_running_loop()
+        if not self.waiting:
+            loop.call_later(STANDS, self.write_waiting)
+        before = self.waiting.get(condition.pod)
+        self.waiting[condition.pod] = Held(condition, event, before.since if before else loop.time(), loop.time())
+
+    def write_waiting(self) -> None:
+        """Writes the conditions that have stood long enough, of the pods that are still pending."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for pod, held in list(self.waiting.items()):
+            task = self.state.tasks.get(pod)
+            if task is None or task.status is not Status.PENDING:
+                del self.waiting[pod]
+            elif now - held.changed >= STANDS or now - held.since >= LONGEST_HELD:
+                del self.waiting[pod]
+                self.in_turn(f"pod {pod}", self.write_condition(held.condition))
+                if held.event is not None:
+                    self.record(held.event)
+        if self.waiting:
+            loop.call_later(STANDS / 2, self.write_waiting)
 
     # evictions
 
@@ -190,7 +236,9 @@ class Carrier:
         if condition.nominated_node:
             status["nominatedNodeName"] = condition.nominated_node
         patch = {"metadata": {"uid": condition.uid}, "status": status}
-        await self.attempt(condition.pod, self.client.patch(core.POD, name, patch, namespace, type="strategic", subresource="status"))
+        work = self.client.patch(core.POD, name, patch, namespace, type="strategic", subresource="status")
+        if not await self.attempt(condition.pod, work) and (task := self.state.tasks.get(condition.pod)) is not None:
+            task.condition = None  # what was not written is decided again
 
     async def write_queue(self, queue: QueueStatus) -> None:
         # A merge patch leaves keys that are not named: what is no longer held must be taken out by name.
@@ -199,14 +247,16 @@ class Carrier:
         patch = {"status": {"allocated": {**gone, **queue.allocated}}}
         await self.attempt(queue.name, self.client.patch(scheduling.QUEUE, queue.name, patch, subresource="status"))
 
-    async def attempt(self, key: str, write: Coroutine[Any, Any, Any]) -> None:
-        """A status that could not be written is decided again by a later cycle: nothing is lost but time."""
+    async def attempt(self, key: str, write: Coroutine[Any, Any, Any]) -> bool:
+        """False when a status could not be written, which is no reason to stop; that its object has gone is as good as done."""
         try:
             await write
         except (NotFound, Conflict):
-            return
+            return True
         except LOST as error:
             log.warning("status of %s: %s", key, error)
+            return False
+        return True
 
     async def lift_gate(self, pod: str) -> None:
         """Takes the queue gate off a pod that its queue now has room for."""
