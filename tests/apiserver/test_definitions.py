@@ -180,6 +180,9 @@ def test_names_are_taken_once(http: Http) -> None:
     conditions = {c["type"]: c for c in http.get(f"{CRDS}/seconds.ex.com").tree["status"]["conditions"]}
     assert (conditions["NamesAccepted"]["status"], conditions["NamesAccepted"]["reason"]) == ("False", "KindConflict")
     assert http.get("/apis/ex.com/v1/seconds").status == 404
+    http.delete(f"{CRDS}/firsts.ex.com")
+    until(lambda: http.get("/apis/ex.com/v1/seconds").status == 200)
+    until(lambda: http.get(f"{CRDS}/seconds.ex.com").tree["status"]["conditions"][0]["status"] == "True")
 
 
 def test_definitions_are_served_again_after_a_restart(apiserver: Any) -> None:

@@ -44,6 +44,8 @@ class Definitions:
             raise LookupError("this server does not serve CustomResourceDefinitions")
         self.resource: Resource = resource
         self.served: dict[str, list[Kind]] = {}
+        self._states: dict[str, tuple[str, int]] = {}
+        """uid and generation of what is served, by name."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()
 
@@ -64,6 +66,10 @@ class Definitions:
             name = event.row.name
             if event.type is DELETED:
                 self._withdraw(name)
+                for other in self.resource.collection.ordered():
+                    if other not in self.served:  # its names may have become free
+                        self._serve(self.resource.collection.rows[other])
+                        self._settle_soon(other)
             else:
                 self._serve(event.row)
                 self._settle_soon(name)
@@ -72,8 +78,9 @@ class Definitions:
 
     def _serve(self, row: Row) -> None:
         tree = row.tree()
-        if self.conflict_of(tree):
-            return
+        state = (row.uid, tree["metadata"].get("generation", 0))
+        if self._states.get(row.name) == state or self.conflict_of(tree):
+            return  # a change of its status or metadata only, or names that are taken
         try:
             kinds = custom.kinds_of(self.resource.typed(tree))
         except Exception as error:
@@ -86,8 +93,10 @@ class Definitions:
         for group, version, plural in old:
             self.registry.remove(group, version, plural)
         self.served[row.name] = kinds
+        self._states[row.name] = state
 
     def _withdraw(self, name: str) -> None:
+        self._states.pop(name, None)
         for kind in self.served.pop(name, ()):
             resource = self.registry.get(kind.group, kind.version, kind.plural)
             self.registry.remove(kind.group, kind.version, kind.plural)
