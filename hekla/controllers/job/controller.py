@@ -7,7 +7,6 @@ evictions that the watch has shown, until they are answered.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable
@@ -20,27 +19,25 @@ from hekla.api import batch, core, names, scheduling
 from hekla.api.meta import key as key_of
 from hekla.controllers.caches import JOB_INDEX, Caches
 from hekla.controllers.events import Events
-from hekla.controllers.instants import instant
-from hekla.controllers.records import POD, Pod
+from hekla.controllers.records import Pod
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller, Expectations
-from hekla.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, ServerError, TooManyRequests
+from hekla.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from hekla.kube.flags import duration_text
-from hekla.kube.http.client import TransportError
 
-from . import metrics, states
+from . import companions, metrics, states
 from .mold import Mold
 from .plan import Beside, Plan, View, plan
-from .plugins import Companion, Plugin, PluginError, plugins_of
+from .plugins import Plugin, PluginError, plugins_of
 from .podgroup import difference, group_body, live_spec
+from .podrequests import PodRequests
 from .pods import mold_of
 from .policies import COMMAND_ISSUED, POD_EVICTED, UNKNOWN, Trigger, decide, from_pod
+from .trouble import TRANSIENT, Trouble, Wait
 from .volumes import claim_body, claim_name, unnamed
 
 log = logging.getLogger(__name__)
 
-IN_FLIGHT = 64
-"""Requests for pods of one job at a time."""
 STATUS_INTERVAL = 0.5
 """Seconds between two writes of a status in which only the counts differ."""
 WAITING = 5.0
@@ -48,15 +45,6 @@ WAITING = 5.0
 LONGEST_BACKOFF = 10.0
 UNSEEN = 5.0
 """Seconds to wait for the watch to show what was written.  Names are fixed and deletions go by uid, so trying again is harmless."""
-_TRANSIENT = (TransportError, Conflict, ServerError, TooManyRequests)
-
-
-class Trouble(Exception):
-    """A step of a sync has failed; repeating it may help, and after enough repetitions the job is terminated."""
-
-
-class Wait(Exception):
-    """Something that the job needs does not exist yet."""
 
 
 @dataclass(slots=True)
@@ -101,6 +89,7 @@ class JobController(Controller):
         self._orders: dict[str, list[Trigger]] = {}
         """Commands for jobs, consumed and not yet carried out."""
         self.expectations = Expectations(_job_key, deadline=UNSEEN)
+        self._pods = PodRequests(client, self.expectations, events, clock)
         caches.pods.on_change(self.expectations.observe)
         caches.groups.on_change(self.expectations.observe)
         caches.jobs.on_change(self._job_changed)
@@ -200,7 +189,7 @@ class JobController(Controller):
             if error.details.get("name") == job.metadata.name:
                 return None  # deleted meanwhile
             raise
-        except _TRANSIENT as error:
+        except TRANSIENT as error:
             log.info("%s: %s; again soon", key, error)
             memory.failures += 1
             return min(LONGEST_BACKOFF, 0.05 * 2.0 ** min(memory.failures, 10))
@@ -287,13 +276,13 @@ class JobController(Controller):
         """Write the plan, in the order that survives a crash at any point."""
         if made.status_first:
             before, job = job, await self._write_status(job, memory, made.status)
-            await self._delete_pods(key, before, made.delete)
+            await self._pods.delete(key, before, made.delete)
             if made.beside is Beside.DISSOLVE:
                 await self._delete_group(key, view.group)
             return 0.0
         if made.beside is Beside.REMOVE:
             await self._delete_group(key, view.group)
-            await self._delete_companions(job)
+            await companions.delete_all(self.client, job)
         elif made.beside in (Beside.ENSURE, Beside.RENEW):
             try:
                 job = await self._prepare(key, job, memory, made, view)
@@ -302,8 +291,8 @@ class JobController(Controller):
                     shown = msgspec.structs.replace(made.status, controlled_resources={})
                     await self._write_status(job, memory, shown)
                 raise
-        await self._create_pods(key, job, memory, made)
-        await self._delete_pods(key, job, made.delete)
+        await self._pods.create(key, job, memory.molds, made.create)
+        await self._pods.delete(key, job, made.delete)
         return await self._settle(job, memory, made.status)
 
     async def _settle(self, job: batch.Job, memory: _Memory, status: batch.JobStatus) -> float | None:
@@ -336,7 +325,7 @@ class JobController(Controller):
             self._lay_out(job, memory, forwarded=bool(queue.spec.extend_clusters))
             await self._ensure_companions(job, memory)
         except (PluginError, ApiError) as error:
-            if isinstance(error, _TRANSIENT):
+            if isinstance(error, TRANSIENT):
                 raise
             when = "add" if job.status.state.phase in ("", states.PENDING) else "update"
             self._warn(job, "PluginError", f"Execute plugin when job {when} failed, err: {error}")
@@ -345,7 +334,7 @@ class JobController(Controller):
         try:
             await self._ensure_group(key, job, memory, view.group, renew=made.beside is Beside.RENEW)
         except ApiError as error:
-            if isinstance(error, _TRANSIENT):
+            if isinstance(error, TRANSIENT):
                 raise
             self._warn(job, "PodGroupError", f"Failed to create PodGroup, err: {error}")
             raise Trouble(str(error)) from error
@@ -368,39 +357,8 @@ class JobController(Controller):
                 continue
             for companion in plugin.companions(job):
                 if new or companion.follows_scale:
-                    await self._ensure_companion(job, companion, expect=not new)
+                    await companions.ensure(self.client, job, companion, expect=not new)
         memory.laid_out_at = job.metadata.generation
-
-    async def _ensure_companion(self, job: batch.Job, companion: Companion, *, expect: bool) -> None:
-        """Create the object, or write it again when it is outdated.  `expect`: it is probably there, so look first."""
-        namespace, kind = job.metadata.namespace, companion.kind.untyped
-        if not expect:
-            try:
-                await self.client.create(kind, companion.make(), namespace)
-                return
-            except AlreadyExists:
-                if companion.outdated is None:
-                    return
-        try:
-            existing = await self.client.get(kind, companion.name, namespace)
-        except NotFound:
-            await self.client.create(kind, companion.make(), namespace)
-            return
-        if companion.outdated is not None and companion.outdated(existing):
-            await self.client.update(kind, {**existing, **companion.make(), "metadata": existing["metadata"]})
-
-    async def _delete_companions(self, job: batch.Job) -> None:
-        marked = {key.removeprefix("plugin-") for key in job.status.controlled_resources if key.startswith("plugin-")}
-        try:
-            plugins = [plugin for plugin in plugins_of(job) if plugin.name in marked]
-        except PluginError:
-            return  # a plugin that does not exist has made nothing
-        for plugin in plugins:
-            for companion in plugin.companions(job):
-                try:
-                    await self.client.delete(companion.kind, companion.name, job.metadata.namespace)
-                except NotFound:
-                    pass
 
     async def _ensure_claims(self, job: batch.Job, memory: _Memory) -> batch.Job:
         namespace = job.metadata.namespace
@@ -421,7 +379,7 @@ class JobController(Controller):
             self._warn(job, "PVCError", f"Failed to create PVC, err: {text}")
             raise Wait(text) from error
         except ApiError as error:
-            if isinstance(error, _TRANSIENT):
+            if isinstance(error, TRANSIENT):
                 raise
             self._warn(job, "PVCError", f"Failed to create PVC, err: {error}")
             raise Trouble(str(error)) from error
@@ -437,7 +395,7 @@ class JobController(Controller):
         memory.written = await self.client.patch(batch.JOB, job.metadata.name, patch, job.metadata.namespace)
         return memory.written
 
-    # -- PodGroup and pods --------------------------------------------------------------------------------------------------
+    # -- PodGroup -----------------------------------------------------------------------------------------------------------
 
     async def _ensure_group(
         self, key: str, job: batch.Job, memory: _Memory, group: scheduling.PodGroup | None, *, renew: bool
@@ -468,74 +426,6 @@ class JobController(Controller):
                 await self.client.delete(scheduling.POD_GROUP, meta.name, meta.namespace, uid=meta.uid)
             except (NotFound, Conflict):
                 pass  # gone, or another by that name
-
-    async def _create_pods(self, key: str, job: batch.Job, memory: _Memory, made: Plan) -> None:
-        if not made.create:
-            return
-        path = POD.path(job.metadata.namespace)
-        since = instant(job.metadata.creation_timestamp)
-        ahead = iter(made.create)
-        errors: list[Exception] = []
-
-        async def worker() -> None:
-            for task, index in ahead:
-                if errors:
-                    return  # what stopped one pod will stop the next
-                name = names.pod_name(job.metadata.name, task.name, index)
-                try:
-                    with self.expectations.creating(key, f"{job.metadata.namespace}/{name}"):
-                        await self.client.request("POST", path, body=memory.molds[task.name].body(index))
-                    metrics.CREATION.observe(max(0.0, self._clock() - since) * 1000)
-                except AlreadyExists:
-                    await self._own(job, name, errors)
-                except (ApiError, TransportError) as error:
-                    errors.append(error)
-
-        await asyncio.gather(*(worker() for _ in range(min(IN_FLIGHT, len(made.create)))))
-        self._check(job, errors, "FailedCreate", "creating", len(made.create))
-
-    async def _own(self, job: batch.Job, name: str, errors: list[Exception]) -> None:
-        """A pod of the name is there.  Ours is as good as created; somebody else's is in the way."""
-        try:
-            pod = await self.client.get(POD, name, job.metadata.namespace)
-        except NotFound:
-            return  # gone again: the watch will say so
-        except (ApiError, TransportError) as error:
-            errors.append(error)
-            return
-        if pod.owner_uid != job.metadata.uid:
-            errors.append(Trouble(f"pod {name} exists already and belongs to something else"))
-
-    async def _delete_pods(self, key: str, job: batch.Job, pods: list[Pod]) -> None:
-        """Mark each pod as the controller's own doing, so that its end is no event, then delete it."""
-        ahead = iter(pods)
-        errors: list[Exception] = []
-        mark = [{"op": "add", "path": f"/metadata/annotations/{names.OUT_OF_SYNC.replace('/', '~1')}", "value": "true"}]
-
-        async def worker() -> None:
-            for pod in ahead:
-                meta = pod.metadata
-                try:
-                    if meta.annotations.out_of_sync is None:
-                        await self.client.patch(POD, meta.name, mark, meta.namespace, type="json")
-                    with self.expectations.deleting(key, meta.uid):
-                        await self.client.delete(POD, meta.name, meta.namespace, uid=meta.uid)
-                except (NotFound, Conflict):
-                    pass  # gone, or another pod by that name
-                except (ApiError, TransportError) as error:
-                    errors.append(error)
-
-        await asyncio.gather(*(worker() for _ in range(min(IN_FLIGHT, len(pods)))))
-        self._check(job, errors, "FailedDelete", "deleting", len(pods))
-
-    def _check(self, job: batch.Job, errors: list[Exception], reason: str, doing: str, total: int) -> None:
-        if not errors:
-            return
-        unexpected = [error for error in errors if not isinstance(error, _TRANSIENT)]
-        if not unexpected:
-            raise errors[0]
-        self._warn(job, reason, f"Error {doing} pods: {unexpected[0]}")
-        raise Trouble(f"failed {doing} {len(errors)} pods of {total}: {unexpected[0]}")
 
     def _warn(self, job: batch.Job, reason: str, message: str) -> None:
         self._events.event(job, "Warning", reason, message)

@@ -1,0 +1,103 @@
+"""Creates and deletes the pods of a job, many at a time, and remembers what the watch has still to show."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+from hekla.api import batch, names
+from hekla.controllers.events import Events
+from hekla.controllers.instants import instant
+from hekla.controllers.records import POD, Pod
+from hekla.kube.client import Client
+from hekla.kube.controller import Expectations
+from hekla.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
+from hekla.kube.http.client import TransportError
+
+from . import metrics
+from .mold import Mold
+from .trouble import TRANSIENT, Trouble
+
+IN_FLIGHT = 64
+"""Requests for pods of one job at a time."""
+
+
+class PodRequests:
+    """The writes to pods of one controller."""
+
+    def __init__(self, client: Client, expectations: Expectations, events: Events, clock: Callable[[], float]) -> None:
+        self._client = client
+        self._expectations = expectations
+        self._events = events
+        self._clock = clock
+
+    async def create(
+        self, key: str, job: batch.Job, molds: Mapping[str, Mold], wanted: Sequence[tuple[batch.TaskSpec, int]]
+    ) -> None:
+        """Create these pods, many at a time; after the first that is refused no more are tried."""
+        if not wanted:
+            return
+        path = POD.path(job.metadata.namespace)
+        since = instant(job.metadata.creation_timestamp)
+        ahead = iter(wanted)
+        errors: list[Exception] = []
+
+        async def worker() -> None:
+            for task, index in ahead:
+                if errors:
+                    return  # what stopped one pod will stop the next
+                name = names.pod_name(job.metadata.name, task.name, index)
+                try:
+                    with self._expectations.creating(key, f"{job.metadata.namespace}/{name}"):
+                        await self._client.request("POST", path, body=molds[task.name].body(index))
+                    metrics.CREATION.observe(max(0.0, self._clock() - since) * 1000)
+                except AlreadyExists:
+                    await self._own(job, name, errors)
+                except (ApiError, TransportError) as error:
+                    errors.append(error)
+
+        await asyncio.gather(*(worker() for _ in range(min(IN_FLIGHT, len(wanted)))))
+        self._check(job, errors, "FailedCreate", "creating", len(wanted))
+
+    async def _own(self, job: batch.Job, name: str, errors: list[Exception]) -> None:
+        """A pod of the name is there.  Ours is as good as created; somebody else's is in the way."""
+        try:
+            pod = await self._client.get(POD, name, job.metadata.namespace)
+        except NotFound:
+            return  # gone again: the watch will say so
+        except (ApiError, TransportError) as error:
+            errors.append(error)
+            return
+        if pod.owner_uid != job.metadata.uid:
+            errors.append(Trouble(f"pod {name} exists already and belongs to something else"))
+
+    async def delete(self, key: str, job: batch.Job, pods: list[Pod]) -> None:
+        """Mark each pod as the controller's own doing, so that its end is no event, then delete it."""
+        ahead = iter(pods)
+        errors: list[Exception] = []
+        mark = [{"op": "add", "path": f"/metadata/annotations/{names.OUT_OF_SYNC.replace('/', '~1')}", "value": "true"}]
+
+        async def worker() -> None:
+            for pod in ahead:
+                meta = pod.metadata
+                try:
+                    if meta.annotations.out_of_sync is None:
+                        await self._client.patch(POD, meta.name, mark, meta.namespace, type="json")
+                    with self._expectations.deleting(key, meta.uid):
+                        await self._client.delete(POD, meta.name, meta.namespace, uid=meta.uid)
+                except (NotFound, Conflict):
+                    pass  # gone, or another pod by that name
+                except (ApiError, TransportError) as error:
+                    errors.append(error)
+
+        await asyncio.gather(*(worker() for _ in range(min(IN_FLIGHT, len(pods)))))
+        self._check(job, errors, "FailedDelete", "deleting", len(pods))
+
+    def _check(self, job: batch.Job, errors: list[Exception], reason: str, doing: str, total: int) -> None:
+        if not errors:
+            return
+        unexpected = [error for error in errors if not isinstance(error, TRANSIENT)]
+        if not unexpected:
+            raise errors[0]
+        self._events.event(job, "Warning", reason, f"Error {doing} pods: {unexpected[0]}")
+        raise Trouble(f"failed {doing} {len(errors)} pods of {total}: {unexpected[0]}")
