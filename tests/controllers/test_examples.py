@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from hekla.api import batch
+from hekla.api import batch, flow
+from hekla.controllers.cronjob.controller import delay_after_change
+from hekla.controllers.instants import instant
 from tests.apiserver_process import ApiServerProcess, shared_apiserver
 from tests.controllers.cluster import Cluster, running
 
@@ -36,6 +38,27 @@ async def test_an_example_runs(cluster: Cluster, path: Path) -> None:
     await cluster.pods_are(*wanted, job=name)
     await cluster.succeed(*wanted)
     await cluster.phase(name, "Completed")
+
+
+async def test_the_diamond_runs(cluster: Cluster) -> None:
+    for manifest in yaml.safe_load_all((ROOT / "examples" / "flows" / "diamond.yaml").read_text()):
+        kind = flow.JOB_FLOW if manifest["kind"] == "JobFlow" else flow.JOB_TEMPLATE
+        if kind is flow.JOB_TEMPLATE:
+            manifest["spec"] |= {"queue": "default", "maxRetry": 3}
+        await cluster.client.create(kind.untyped, manifest, "default")
+    await cluster.phase("diamond-train-small", "Running")
+    assert cluster.jobs.get("default/diamond-train-large") is None
+    await cluster.succeed("diamond-prepare-work-0", "diamond-train-small-work-0")
+    large = await cluster.phase("diamond-train-large", "Running")
+    assert large.spec.min_available == 2 and large.spec.tasks[0].template["spec"]["containers"][0]["image"] == "busybox"
+    await cluster.succeed("diamond-train-large-work-0", "diamond-train-large-work-1")
+    await cluster.phase("diamond-report", "Running")
+
+
+async def test_the_nightly_job_is_a_cron_job(cluster: Cluster) -> None:
+    manifest = yaml.safe_load((ROOT / "examples" / "flows" / "nightly.yaml").read_text())
+    made = await cluster.client.create(batch.CRON_JOB, manifest, "default")
+    assert 0 < (delay_after_change(made, instant(made.metadata.creation_timestamp)) or 0) <= 86400 + 3600
 
 
 def test_the_page_names_only_what_there_is() -> None:
