@@ -57,6 +57,19 @@ def test_after_a_crash_the_next_one_takes_over(server: ApiServerProcess, tmp_pat
         assert call(server, "POST", JOBS, job(name="adopted"))[0] == 201
 
 
+def test_only_pods_that_could_be_refused_are_asked_about(server: ApiServerProcess, tmp_path: Path):
+    def pod(name: str, **marks: str) -> Tree:
+        spec = {"schedulerName": "volcano", "containers": [{"name": "c", "image": "busybox"}]}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": marks}, "spec": spec}
+
+    with admission(server, tmp_path) as process:
+        assert call(server, "POST", PODS, pod("budgeted", **{"volcano.sh/jdb-min-available": "0"}))[0] == 400
+        process.stop()
+
+        assert call(server, "POST", PODS, pod("plain"))[0] == 201, "nobody has to answer for it"
+        assert call(server, "POST", PODS, pod("budgeted", **{"volcano.sh/jdb-min-available": "2"}))[0] == 500
+
+
 def test_given_certificates_are_shown_and_announced(server: ApiServerProcess, tmp_path: Path):
     import datetime
 

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from hekla.kube.http.client import HttpClient, Target
 from hekla.local.apiserver.kind import Json, Kind
+from hekla.local.apiserver.objects.rules import Failed, compiled
 from hekla.local.apiserver.registry import Registry
 
 POOL = 64
@@ -23,7 +24,7 @@ class Hook:
     """A webhook of a configuration."""
 
     __slots__ = (
-        "client_config", "configuration", "ignores_failure", "name", "namespace_selector", "object_selector", "reinvoke", "rules",
+        "client_config", "conditions", "configuration", "ignores_failure", "name", "namespace_selector", "object_selector", "reinvoke", "rules",
         "side_effects", "timeout", "version",
     )  # fmt: skip
 
@@ -34,12 +35,26 @@ class Hook:
         self.client_config: Json = tree.get("clientConfig") or {}
         self.namespace_selector: Json = tree.get("namespaceSelector") or {}
         self.object_selector: Json = tree.get("objectSelector") or {}
+        # Conditions that are beyond the CEL known here are left out: then the webhook is asked, and decides itself.
+        expressions = [compiled(condition.get("expression") or "") for condition in tree.get("matchConditions") or []]
+        self.conditions = [evaluate for evaluate in expressions if evaluate is not None]
         self.ignores_failure = tree.get("failurePolicy") == "Ignore"
         self.timeout = float(tree.get("timeoutSeconds") or 10)
         self.side_effects = tree.get("sideEffects") or "Unknown"
         self.reinvoke = tree.get("reinvocationPolicy") == "IfNeeded"
         versions = tree.get("admissionReviewVersions") or ["v1"]
         self.version = next((version for version in versions if version in ("v1", "v1beta1")), "v1")
+
+    def conditions_hold(self, object: Json | None, old: Json | None) -> bool:
+        """Whether none of the `matchConditions` says no.  One that cannot be evaluated on this object does not."""
+        scope = {"object": object, "oldObject": old}
+        for condition in self.conditions:
+            try:
+                if condition(scope) is False:
+                    return False
+            except Failed:
+                continue
+        return True
 
     @staticmethod
     def rule_matches(rule: Json, kind: Kind, key: tuple[str, str, str, str, str]) -> bool:

@@ -97,8 +97,9 @@ class Chain:
                 return False
         if hook.object_selector:
             trees = [tree for tree in (attributes.object, attributes.old) if tree is not None]
-            return any(selects(hook.object_selector, tree.get("metadata", {}).get("labels") or {}) for tree in trees)
-        return True
+            if not any(selects(hook.object_selector, tree.get("metadata", {}).get("labels") or {}) for tree in trees):
+                return False
+        return not hook.conditions or hook.conditions_hold(attributes.object, attributes.old)
 
     def _namespace_labels(self, attributes: Attributes) -> Mapping[str, str] | None:
         """Of the object's namespace; of a namespace itself its own; None for what has none."""
