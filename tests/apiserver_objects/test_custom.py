@@ -233,3 +233,10 @@ def test_the_quick_check_and_the_explanation_agree(value: Any) -> None:
     check = schema.checker(SPEC)
     assert check is not None
     assert check(value) == (schema_errors.explain(SPEC, value, path="spec") == [])
+
+
+def test_finalizers_of_custom_objects_need_no_prefix() -> None:
+    tree = {"metadata": {"name": "w", "finalizers": ["cleanup.ex.com"]}, "spec": {"a": 1}}
+    assert WIDGET.strategy.validate_create(tree) == []
+    named = {**definition()["metadata"], "finalizers": ["customresourcecleanup.apiextensions.k8s.io"]}
+    assert defined({**definition(), "metadata": named})[1] == []

@@ -161,7 +161,7 @@ class _Rules:
     def _validate(self, tree: Json, old: Any) -> list[FieldError]:
         if not self._compiled:
             self._compile()
-        found = check_metadata(tree)
+        found = check_metadata(tree, bare_finalizers=True)
         if self._check is not None and not self._check(tree):
             wrong = schema_errors.explain(self._schema, tree, old)
             found += wrong

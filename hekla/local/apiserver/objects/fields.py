@@ -83,15 +83,6 @@ def root(group: str, version: str, kind: str) -> Message | None:
     return message("meta.v1", kind) if kind in _section("meta.v1") else None
 
 
-def messages(section: str) -> list[str]:
-    """The names of a section's messages."""
-    return list(_section(section))
-
-
-def sections() -> list[str]:
-    return sorted(path.stem for path in _TABLES.glob("*.*.txt"))
-
-
 def flat(described: Message) -> list[tuple[Field, Message]]:
     """The fields as JSON shows them: those of inlined messages in their parents' place, each with the message it came from."""
     found: list[tuple[Field, Message]] = []

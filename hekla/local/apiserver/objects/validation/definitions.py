@@ -17,7 +17,7 @@ _NOT_STRUCTURAL = ("$ref", "definitions", "dependencies", "patternProperties", "
 
 
 def create(tree: Json) -> Errors:
-    found = metadata(tree)
+    found = metadata(tree, bare_finalizers=True)
     spec = tree.get("spec") or {}
     group, given = spec.get("group") or "", spec.get("names") or {}
     if not group:

@@ -19,8 +19,11 @@ label_key = lru_cache(maxsize=8192)(names.qualified_name)
 label_value = lru_cache(maxsize=8192)(names.label_value)
 
 
-def metadata(tree: Json) -> Errors:
-    """What is wrong with an object's metadata, names apart."""
+def metadata(tree: Json, *, bare_finalizers: bool = False) -> Errors:
+    """What is wrong with an object's metadata, names apart.
+
+    Definitions and their objects may have finalizers without a prefix, as the definitions' own clean-up finalizer is one.
+    """
     found: Errors = []
     meta = tree.get("metadata")
     if not meta:
@@ -33,7 +36,7 @@ def metadata(tree: Json) -> Errors:
         _owners(meta["ownerReferences"], found)
     for finalizer in meta.get("finalizers") or ():
         reasons = label_key(finalizer)
-        if not reasons and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+        if not reasons and not bare_finalizers and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
             reasons = ("name is neither a standard finalizer name nor is it fully qualified",)
         found += [invalid("metadata.finalizers", finalizer, reason) for reason in reasons]
     if "generateName" in meta and not meta.get("name"):
