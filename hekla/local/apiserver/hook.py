@@ -24,8 +24,8 @@ class Hook:
     """A webhook of a configuration."""
 
     __slots__ = (
-        "client_config", "conditions", "configuration", "ignores_failure", "name", "namespace_selector", "object_selector", "reinvoke", "rules",
-        "side_effects", "timeout", "version",
+        "client_config", "conditions", "configuration", "ignores_failure", "name", "namespace_selector", "object_selector", "reinvoke",
+        "rules", "side_effects", "timeout", "version",
     )  # fmt: skip
 
     def __init__(self, configuration: str, tree: Json) -> None:
