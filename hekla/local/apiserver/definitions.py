@@ -199,13 +199,7 @@ class Definitions:
         kinds = self.served.get(name, [])
         resource = self.registry.get(kinds[0].group, kinds[0].version, kinds[0].plural) if kinds else None
         while resource is not None and (left := list(resource.collection.accepted())):
-            for row in left:
-                call = self._call(row.name, resource)
-                try:
-                    await self.deleter.remove(call, resource, row.key, DeleteOptions())
-                except Refusal as refusal:
-                    if refusal.code not in (404, 409):
-                        raise
+            await self.deleter.remove_all(self._call(name, resource), resource, left, DeleteOptions())
             await changed(resource)
 
         def finished(tree: Json) -> Json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
@@ -21,6 +22,8 @@ from hekla.local.apiserver.status import Refusal, bad_request, conflict, forbidd
 from hekla.local.apiserver.store import Row, encode
 from hekla.local.apiserver.writing import RETRIES, Writer
 
+TOGETHER = 256
+"""Objects of a collection that are deleted at the same time."""
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 
 
@@ -95,19 +98,20 @@ class Deleter:
         return call.respond(200, PLAIN.object(call.resource, row))
 
     async def delete_collection(self, call: Call) -> Response:
-        if call.route.kind.namespaced and not call.route.namespace:
-            pass  # all namespaces at once: allowed, as it is for listing
         options = read_options(call)
         request = call.request
         selection = select(call.resource, call.route.namespace, "", request.option("labelSelector"), request.option("fieldSelector"))
         found = selected(call.resource.collection, selection)
-        for row in found:
-            try:
-                await self.remove(call, call.resource, row.key, options)
-            except Refusal as refusal:
-                if refusal.code != 404:
-                    raise
+        await self.remove_all(call, call.resource, found, options)
         return call.respond(200, PLAIN.list(call.resource, found, {"resourceVersion": str(self.writer.store.committed)}))
+
+    async def remove_all(self, call: Call, resource: Resource, rows: list[Row], options: DeleteOptions) -> None:
+        """Deletes rows, many to a transaction; what is gone already is no error."""
+        for start in range(0, len(rows), TOGETHER):
+            removals = [self.remove(call, resource, row.key, options) for row in rows[start : start + TOGETHER]]
+            for result in await asyncio.gather(*removals, return_exceptions=True):
+                if isinstance(result, BaseException) and not (isinstance(result, Refusal) and result.code == 404):
+                    raise result
 
     async def remove(self, call: Call, resource: Resource, key: str, options: DeleteOptions) -> tuple[Row, bool]:
         """Deletes, or marks what cannot go yet; gives the last state and whether the object is gone."""
