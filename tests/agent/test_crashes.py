@@ -70,6 +70,19 @@ async def test_what_ended_while_no_agent_ran_is_found(tmp_path: Path) -> None:
             await asyncio.sleep(0.05)
 
 
+async def test_a_grace_goes_on_where_the_killed_agent_left_it(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as live:
+        await live.create("deaf", "sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.2; done", terminationGracePeriodSeconds=6)
+        await live.log_has("deaf", "up")
+        began = time.monotonic()
+        await live.client.delete(POD, "deaf", "default")
+        await asyncio.sleep(2.0)
+        live.agent.kill()
+        live.agent.start()
+        await live.gone("deaf")
+        assert 4.5 < time.monotonic() - began < 8.5
+
+
 async def test_a_server_that_is_killed_hears_everything_afterwards(tmp_path: Path) -> None:
     async with cluster(tmp_path) as live:
         for number in range(5):

@@ -62,6 +62,9 @@ class Worker:
         self.deleted = False
         """The object is gone from the API server."""
         self.admitted = False
+        self.restored = False
+        """An agent before this one had begun with the pod."""
+        self.taken_up = time.time()
         self.final = False
         """Succeeded or Failed was reported: nothing runs, nothing starts."""
         self.mounted: dict[str, Path] = {}
@@ -88,7 +91,7 @@ class Worker:
             if containers.restore(run, self.pod, self.directory, self.host, self._on_end):
                 begun = True
         if begun:
-            self.admitted = True
+            self.admitted = self.restored = True
             self.view.started = parse_time(self.pod.status.start_time) or time.time()
         if record is not None:
             self.place(record.address)
@@ -466,12 +469,14 @@ class Worker:
     def kill_at(self) -> float:
         """When patience ends, in seconds since the epoch; a second deletion may have brought it nearer."""
         assert self.stop_began is not None
-        return self.stop_began + self.grace()
+        return max(self.stop_began + self.grace(), self.taken_up + SHORTEST_GRACE)
 
     async def stop(self) -> None:
         """Ends every container: the main ones at once, then the sidecars in reverse."""
         if self.stop_began is None:
             self.stop_began = time.time()
+            if self.restored and self.pod.metadata.deletion_timestamp:  # the agent before this one may have begun already
+                self.stop_began = min(self.stop_began, parse_time(self.pod.metadata.deletion_timestamp) - self.grace())
         await asyncio.gather(*(self.stop_one(run, self.kill_at) for run in [*self.mains, *self.inits] if not run.sidecar))
         for run in reversed(self.inits):
             await self.stop_one(run, lambda: max(self.kill_at(), time.time() + SHORTEST_GRACE))
