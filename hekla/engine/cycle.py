@@ -9,7 +9,7 @@ from hekla.engine.actions import ACTIONS
 from hekla.engine.decisions import Decisions
 from hekla.engine.hypernodes import settle_topology
 from hekla.engine.policy import Policy
-from hekla.engine.report import report
+from hekla.engine.report import report, report_queues
 from hekla.engine.session import Hooks, Session
 from hekla.engine.state import State
 
@@ -58,6 +58,7 @@ def open_session(state: State, hooks: Hooks, now: float, uid: str = "") -> Sessi
     """A session over the state, every plugin opened."""
     state.refresh()
     state.cycle += 1
+    state.nodes.log.clear()
     session = Session(state, hooks, now, uid or f"cycle-{state.cycle}")
     session.total = state.nodes.total()
     if session.tree.real:
@@ -71,7 +72,7 @@ def open_session(state: State, hooks: Hooks, now: float, uid: str = "") -> Sessi
 
 
 def close_session(session: Session) -> Decisions:
-    """Say what became of every job that was looked at, then undo what was only promised."""
+    """Say what became of every job that was looked at, undo what was only promised, and count what changed."""
     state = session.state
     for plugin in session.hooks.plugins:
         try:
@@ -87,6 +88,8 @@ def close_session(session: Session) -> Decisions:
     for job in session.touched.values():
         job.plugin_state.pop("allocated_now", None)
         state.dirty[job.key] = job
+    state.refresh()
+    report_queues(session)
     decided = session.decisions
     session.live.clear()
     moved = bool(decided.binds or decided.evictions or decided.gates or session.let_in_any)

@@ -88,6 +88,8 @@ class NodeTable:
         """Host ports in use: row -> (ip, protocol, port) -> how many pods."""
         self.images: dict[str, tuple[int, set[int]]] = {}
         """Image name -> size in bytes and the rows that have it."""
+        self.log: list[int] = []
+        """Rows that changed in this cycle: the row for a pod that came, its complement for anything else."""
         self.version = 0
         """Goes up when anything about any node changes."""
         self.static_version = 0
@@ -316,6 +318,7 @@ class NodeTable:
 
     def change(self, task: Task, row: int, old: Status, new: Status) -> None:
         """A task on a node changes its status and so what it counts as."""
+        self.log.append(~row)
         self._account(row, task.request, old, -1.0)
         self._account(row, task.request, new, 1.0)
 
@@ -365,6 +368,7 @@ class NodeTable:
 
     def _show(self, task: Task, row: int, by: int) -> None:
         pods = task.pods
+        self.log.append(row if by > 0 else ~row)
         for column, value in pods.request:
             self._requested[column, row] += value * by
         self._nonzero[0, row] += pods.request.nonzero[0] * by
@@ -377,6 +381,7 @@ class NodeTable:
 
     def _show_many(self, tasks: Sequence[Task], rows: Rows, by: int) -> None:
         pods, count = tasks[0].pods, len(self.names)
+        self.log.extend(rows.tolist() if by > 0 else (~rows).tolist())
         whole = np.bincount(rows, minlength=count)
         counts = whole.astype(np.float64) * by
         for column, value in pods.request:

@@ -38,6 +38,21 @@ class Candidates:
     future: Rows
 
 
+@dataclass(slots=True)
+class Ahead:
+    """The next choices for a class, good for as long as nothing but these choices happened to any node."""
+
+    rows: list[int]
+    next: int
+    given: list[int]
+    """The choices last handed out; exactly these must be what the log says since."""
+    at: int
+    """Length of the node table's log when they were handed out."""
+
+
+MOST_AHEAD = 512
+
+
 class Pipeline:
     """The filters and scores of a policy, in the policy's order."""
 
@@ -217,6 +232,33 @@ class Pipeline:
             return np.array([self.best(session, task, rows)]), count > 1
         merge = _Merge(self, session, task, rows, pipelining)
         return merge.take(count)
+
+    def choose_ahead(self, session: Session, task: Task, count: int) -> Rows | None:
+        """Nodes with room now for `count` pods like `task`, from a sequence that reaches further each time it is used up.
+
+        Many small jobs of one class then cost one merge, not one each.  None where the choice has to be made the long way.
+        """
+        if session.shard_mode != "none":
+            return None
+        log = session.state.nodes.log
+        key = (task.pods, task.labels if task.labels.terms else None)
+        known = session.ahead.get(key)
+        reach = 1
+        if known is not None and log[known.at :] == known.given:
+            if known.next + count <= len(known.rows):
+                known.given = known.rows[known.next : known.next + count]
+                known.next += count
+                known.at = len(log)
+                return np.array(known.given)
+            reach = min(2 * len(known.rows), MOST_AHEAD)
+        if reach < count or self._wide(session, task):
+            return None
+        idle = self.candidates(session, task).idle
+        if not len(idle):
+            return None
+        rows = (_Merge(self, session, task, idle, False).take(reach)[0]).tolist()
+        session.ahead[key] = known = Ahead(rows, count, rows[:count], len(log))
+        return np.array(known.given)
 
     def _wide(self, session: Session, task: Task) -> bool:
         """Whether a placement of this class changes what other nodes are worth to it."""

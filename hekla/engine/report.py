@@ -31,7 +31,6 @@ def report(session: Session) -> None:
     for job in jobs.values():
         if session.in_session(job):
             _report_job(session, job)
-    _report_queues(session, {job.queue for job in jobs.values()})
 
 
 def phase_of(job: Job, session_uid: str) -> str:
@@ -131,11 +130,11 @@ def _report_tasks(session: Session, job: Job, tasks: list[Task], text: str | Non
         session.decisions.events.append(Event("Pod", task.key, task.uid, "Warning", "FailedScheduling", message))
 
 
-def _report_queues(session: Session, names: set[str]) -> None:
+def report_queues(session: Session) -> None:
+    """What each queue holds, once the cycle's changes are counted."""
     queues = session.state.queues
-    if not queues or not session.reports_queues:
+    if not queues:
         return
-    session.state.recount_touched(session.touched.values())
     own = {name: queue.allocated for name, queue in queues.items()}
     if ROOT in queues:
         own = _with_descendants(queues)

@@ -15,7 +15,7 @@ from hekla.engine.decisions import Bind, Decisions, Event, Evict
 from hekla.engine.hypernodes import ROOT as CLUSTER
 from hekla.engine.hypernodes import tree_of
 from hekla.engine.nodes import Bools, Rows
-from hekla.engine.pipeline import Pipeline
+from hekla.engine.pipeline import Ahead, Pipeline
 from hekla.engine.plugin import ABSTAIN, PERMIT, REJECT, Answer, Plugin, Victims, defines
 from hekla.engine.policy import Policy
 from hekla.engine.queues import Queue
@@ -83,12 +83,13 @@ class Session:
         self.live: list[Statement] = []
         """All statements of the cycle, so that what breaks off can be undone."""
         self.touched: dict[str, Job] = {}
+        self.ahead: dict[object, Ahead] = {}
+        """For each class, nodes that were chosen ahead of need."""
         self.node_scope: Any = None
         """`[nodes]` mask of the nodes this scheduler may use, or None; `hard` is whether others are out of the question."""
         self.shard_mode = "none"
         self.total: Amounts = {}
         self.let_in_any = False
-        self.reports_queues = True
         self.tree = tree_of(state)
         self._room: tuple[Floats, Floats, Floats] | None = None
         self.lifts_gates = False

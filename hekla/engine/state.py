@@ -477,11 +477,6 @@ class State:
         self.dirty.clear()
         self.nodes.widen()
 
-    def recount_touched(self, jobs: Iterable[Job]) -> None:
-        """Sums as they stand within a cycle, promises included as held by nobody."""
-        for job in jobs:
-            self._recount(job)
-
     def _recount(self, job: Job) -> None:
         old: Contribution | None = job.contribution
         if old is not None:
@@ -513,7 +508,8 @@ class State:
                 reserved = job.deduct_gated(job.min_resources)
             elif job.phase == "Running" and job.allocated_count() >= job.min_available:
                 inqueue = reserved = job.deduct_gated(job.remaining_minimum())
-        return Contribution(job.queue, dict(job.allocated), request, inqueue, job.elastic(), reserved)
+        parts = (dict(job.allocated), request, inqueue, job.elastic(), reserved)
+        return Contribution(job.queue, *({name: value for name, value in part.items() if value} for part in parts))
 
     def _count(self, contribution: Contribution, sign: float) -> None:
         add(self.reserved, contribution.reserved, sign)

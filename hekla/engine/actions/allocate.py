@@ -342,6 +342,11 @@ def place(
         mask = session.state.nodes.ready if scope is None else scope
         return 0, FitErrors(int(mask.sum()), [Reason(blocked, int(mask.sum()), mask, "prefilter")]), False
     done = 0
+    if count == 1 and scope is None and not task.nominated:
+        ahead = pipeline.choose_ahead(session, task, count)
+        if ahead is not None:
+            statement.place(tasks[at : at + 1], ahead, Status.ALLOCATED)
+            return 1, None, False
     while done < count:
         candidates = pipeline.candidates(session, task, scope)
         pipelining = not len(candidates.idle)
