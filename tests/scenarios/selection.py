@@ -16,7 +16,8 @@ RESULTS = "HEKLA_SCENARIO_RESULTS"
 PAGES_VARIABLE = "HEKLA_SCENARIO_PAGES"
 PAGES = os.environ.get(PAGES_VARIABLE, "").split()
 """Only tests of these pages; none: all."""
-SLOWER = ("apiserver", "shared_apiserver", "cluster", "kubeconfig")
+SLOWER = ("cluster", "apiserver", "server", "api", "client")
+"""Parts of the names of fixtures that start processes, the slowest first."""
 
 
 @pytest.hookimpl(trylast=True)
@@ -28,10 +29,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.user_properties.append(("scenarios", marks))
             kept.append(item)
     # Tests that start servers come last, so that little is lost when the time is up.
-    items[:] = sorted(kept, key=lambda item: any(name in SLOWER for name in getattr(item, "fixturenames", ())))
+    items[:] = sorted(kept, key=_slowness)
     # Under pytest-xdist only workers collect; the first one speaks for all.
     if getattr(config, "workerinput", {"workerid": "gw0"})["workerid"] == "gw0":
         _write({"collected": [dict(item.user_properties)["scenarios"] for item in items]})
+
+
+def _slowness(item: pytest.Item) -> int:
+    names = " ".join(getattr(item, "fixturenames", ()))
+    return max((len(SLOWER) - place for place, part in enumerate(SLOWER) if part in names), default=0)
 
 
 def pytest_runtest_logreport(report: Any) -> None:
