@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 COMPONENT = "vc-controller-manager"
 """The source of events, as users of the original know it."""
-PER_THREAD = 8
+PER_THREAD = 40
 """Objects in work for each of the original's threads: here they wait for answers only, and cost next to nothing."""
 POOL = 160
 """Connections to the API server."""

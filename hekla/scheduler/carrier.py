@@ -30,6 +30,9 @@ LOST = (ApiError, TransportError)
 STANDS = 0.3
 """Seconds for which a reason to wait must stand before it is written on the pod.  While a gang's pods are being made the reason
 changes with each of them; writing every one cost five writes a pod, more than all the rest of its way."""
+GATHERED = 0.1
+"""Seconds for which the newest status of a PodGroup is gathered.  Scheduled, Running and the first count of running pods come
+within milliseconds of each other; only being let in is waited for by somebody, so that is written at once."""
 LONGEST_HELD = 3.0
 """Seconds after which a reason is written even if it keeps changing."""
 
@@ -65,6 +68,10 @@ class Carrier:
         self.tasks: set[asyncio.Task[None]] = set()
         self.writing: dict[str, asyncio.Task[None]] = {}
         """The write in flight for a PodGroup, pod condition or queue; a newer one for the same object waits for it."""
+        self.groups: dict[str, PodGroupStatus] = {}
+        """Statuses of PodGroups that are being gathered."""
+        self.let_in: set[str] = set()
+        """Groups whose phase Inqueue has been written."""
         self.waiting: dict[str, Held] = {}
         """Conditions that have not stood long enough to be written, with the event that tells of each."""
 
@@ -75,7 +82,7 @@ class Carrier:
         for eviction in decisions.evictions:
             self.launch(self.evict(eviction))
         for group in decisions.pod_groups:
-            self.in_turn(f"group {group.key}", self.write_group(group))
+            self.hold_group(group)
         told = {event.key: event for event in decisions.events if event.reason == FAILED}
         for condition in decisions.conditions:
             self.hold(condition, told.get(condition.pod))
@@ -169,6 +176,25 @@ class Carrier:
             loop.call_later(STANDS, self.write_waiting)
         before = self.waiting.get(condition.pod)
         self.waiting[condition.pod] = Held(condition, event, before.since if before else loop.time(), loop.time())
+
+    def hold_group(self, group: PodGroupStatus) -> None:
+        """Writes at once that a group was let in; anything else with what follows it soon."""
+        if group.phase == "Inqueue" and group.key not in self.let_in:
+            self.let_in.add(group.key)
+            self.groups.pop(group.key, None)
+            self.in_turn(f"group {group.key}", self.write_group(group))
+            return
+        if not self.groups:
+            asyncio.get_running_loop().call_later(GATHERED, self.write_groups)
+        self.groups[group.key] = group
+
+    def write_groups(self) -> None:
+        """Writes the newest status of each group that has one waiting."""
+        groups, self.groups = self.groups, {}
+        for key, group in groups.items():
+            if group.phase != "Inqueue":
+                self.let_in.discard(key)
+            self.in_turn(f"group {key}", self.write_group(group))
 
     def write_waiting(self) -> None:
         """Writes the conditions that have stood long enough, of the pods that are still pending."""
