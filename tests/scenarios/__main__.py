@@ -21,7 +21,7 @@ from tests.scenarios.selection import PAGES_VARIABLE, RESULTS
 ROOT = Path(__file__).parents[2]
 QUICK_SECONDS = 30.0
 GRACE_SECONDS = 3.0
-WORKERS = "4"  # tests of daemons wait more than they compute
+WORKERS = "3"  # tests of daemons wait more than they compute
 
 Scenario = tuple[str, str]
 
@@ -49,11 +49,12 @@ def run(only: list[str], seconds: float | None) -> list[dict[str, object]]:
     with tempfile.TemporaryDirectory() as directory:
         results = Path(directory) / "results"
         results.touch()
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.scenarios.selection", "-p", "no:cacheprovider", "tests",
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.scenarios.selection", "-p", "no:cacheprovider",
                    "--continue-on-collection-errors", "--tb=no", "-n", WORKERS,
                    "--dist", "worksteal"]  # fmt: skip
         if seconds is not None:
             command += ["-m", "not slow"]
+        command += carriers()
         log = Path(directory) / "log"
         with log.open("wb") as output:
             process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output, start_new_session=True,
@@ -65,6 +66,12 @@ def run(only: list[str], seconds: float | None) -> list[dict[str, object]]:
         if not results.stat().st_size:
             sys.stderr.write(log.read_text(errors="replace")[-3000:])
         return [json.loads(line) for line in results.read_text().splitlines() if line.endswith("}")]
+
+
+def carriers() -> list[str]:
+    """The test files in which a scenario is named; collecting the others would take longer than many tests."""
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
+    return [str(file.relative_to(ROOT)) for file in files if "scenario(" in file.read_text(encoding="utf-8")]
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
