@@ -21,7 +21,7 @@ from hekla.local.apiserver.objects import custom
 from hekla.local.apiserver.registry import Registry, Resource
 from hekla.local.apiserver.route import Route
 from hekla.local.apiserver.status import Refusal
-from hekla.local.apiserver.store import DELETED, Event, Row
+from hekla.local.apiserver.store import DELETED, Event, Row, encode
 from hekla.local.apiserver.watch import Watcher
 from hekla.local.apiserver.writing import Writer
 
@@ -92,8 +92,22 @@ class Definitions:
             old.discard((kind.group, kind.version, kind.plural))
         for group, version, plural in old:
             self.registry.remove(group, version, plural)
+        self._fill_defaults(kinds, tree["spec"]["versions"])
         self.served[row.name] = kinds
         self._states[row.name] = state
+
+    def _fill_defaults(self, kinds: list[Kind], versions: list[Json]) -> None:
+        """Shows the defaults of a new schema in objects that were stored under an older one; the next write stores them."""
+        storage = next((version for version in versions if version.get("storage")), None)
+        kind = next((kind for kind in kinds if storage is not None and kind.version == storage["name"]), None)
+        if kind is None or b'"default"' not in encode(storage):
+            return
+        resource = self.registry.get(kind.group, kind.version, kind.plural)
+        assert resource is not None
+        for row in resource.collection.accepted():
+            filled = row.tree()
+            kind.strategy.default(filled)
+            row.data = encode(filled)
 
     def _withdraw(self, name: str) -> None:
         self._states.pop(name, None)

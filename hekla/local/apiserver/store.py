@@ -12,6 +12,7 @@ small index beside them.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from bisect import bisect_left
 from collections import deque
@@ -21,6 +22,8 @@ from typing import Any
 import msgspec
 
 from hekla.local.apiserver.journal import COUNTER, Journal, Record, StorageError
+
+log = logging.getLogger("hekla.apiserver")
 
 Json = dict[str, Any]
 encode = msgspec.json.Encoder().encode
@@ -416,7 +419,11 @@ class Store:
                 write.done.set_result(write.row)
         for collection, events in touched.items():
             for listener in list(collection.listeners):
-                listener(events)
+                try:
+                    listener(events)
+                except Exception:
+                    # One that fails must not keep the news from the others.
+                    log.exception("a listener of %s failed", collection.name)
             for event in events:
                 event.encoded = {}
             if len(collection.history) > HISTORY_EVENTS:
