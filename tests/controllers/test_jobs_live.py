@@ -277,3 +277,18 @@ async def test_a_plugin_that_does_not_exist_ends_the_job_after_its_retries(share
         job = await cluster.phase("odd", "Terminated")
         assert "failed to get plugin pytorhc; did you mean pytorch?" in job.status.state.message
         assert await _told(cluster, "odd", "PluginError")
+
+
+@pytest.mark.scenario("controllers", 62)
+@pytest.mark.scenario("controllers", 69)
+async def test_a_group_of_the_old_name_is_taken_over(cluster: Cluster) -> None:
+    group = {"metadata": {"name": "legacy"}, "spec": {"minMember": 9, "queue": "default"}, "status": {"phase": "Inqueue"}}
+    await cluster.client.create(scheduling.POD_GROUP.untyped, group, "default")
+    await cluster.until(lambda: cluster.groups.get("default/legacy"))
+    job = await cluster.job("legacy", a_task("a", 2))
+    await cluster.phase("legacy", "Running")
+    assert not await cluster.exists(scheduling.POD_GROUP, f"legacy-{job.metadata.uid}")
+    assert cluster.groups.get("default/legacy").spec.min_member == 2  # type: ignore[union-attr]
+    await cluster.succeed("legacy-a-0", "legacy-a-1")
+    await cluster.phase("legacy", "Completed")
+    await cluster.gone(scheduling.POD_GROUP, "legacy")

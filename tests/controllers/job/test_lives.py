@@ -372,3 +372,46 @@ def test_a_partition_is_restarted_as_a_whole() -> None:
     made = world.look()
     assert sorted(pod.metadata.name for pod in made.delete) == ["train-a-2", "train-a-3"]
     assert world.phase == "Restarting" and world.status.running == 2
+
+
+@pytest.mark.scenario("controllers", 35)
+@pytest.mark.parametrize(
+    ("event", "action", "end"),
+    [
+        ("PodFailed", "RestartJob", "Pending"),
+        ("PodEvicted", "RestartJob", "Pending"),
+        ("PodEvicted", "TerminateJob", "Terminated"),
+        ("TaskCompleted", "CompleteJob", "Completed"),
+    ],
+)
+def test_policies_of_a_task(event: str, action: str, end: str) -> None:
+    world = World(job_of(task("a", policies=[policy(action, event)]), task("b"))).started()
+    if event == "PodFailed":
+        world.fail("train-a-0")
+    elif event == "PodEvicted":
+        world.evict("train-a-0")
+    else:
+        world.become("Succeeded", "train-a-0")
+    assert world.settle() == end
+
+
+@pytest.mark.scenario("controllers", 63)
+def test_a_full_stop_takes_the_group_and_a_targeted_one_leaves_it() -> None:
+    for action, there in (("RestartJob", False), ("RestartPod", True), ("RestartTask", True), ("AbortJob", False)):
+        world = World(job_of(task("a", 2), policies=[policy(action, "PodFailed")])).started()
+        world.fail("train-a-0")
+        world.look()
+        assert (world.group is not None) is there, action
+
+
+@pytest.mark.scenario("controllers", 65)
+def test_only_what_is_missing_is_created() -> None:
+    world = World(job_of(task("a", 6)))
+    world.look()
+    world.look()
+    assert len(world.created) == 6
+    for index in (0, 2, 3, 5):
+        del world.pods[f"train-a-{index}"]
+    world.created.clear()
+    world.settle()
+    assert sorted(world.created) == ["train-a-0", "train-a-2", "train-a-3", "train-a-5"] and len(world.pods) == 6
