@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
+from hekla.engine.fairtree import FairOrder, FairTree
 from hekla.engine.plugin import Plugin, Victims
-from hekla.engine.resources import Amounts, add, dominant_share, subtract
+from hekla.engine.queues import Queue
+from hekla.engine.resources import Amounts, add, dominant_share, empty, subtract
 from hekla.engine.tasks import Job, Status, Task
 
 if TYPE_CHECKING:
@@ -23,8 +26,18 @@ class Drf(Plugin):
 
     name = "drf"
 
+    def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
+        super().__init__(arguments, flags)
+        self.tree: FairTree | None = None
+        if flags.get("enableHierarchy", False):
+            # These two hooks exist only with the hierarchy: without it drf says nothing about queues.
+            self.queue_order = self._queue_order  # type: ignore[method-assign]
+            self.reclaimable = self._reclaimable  # type: ignore[method-assign]
+
     def open(self, session: Session) -> None:
         self.session = session
+        if self.flags.get("enableHierarchy", False):
+            self.tree = _tree(session)
         self.total = {name: value for name, value in session.total.items() if value >= 0.1}
         self.extra: dict[str, Amounts] = {}
 
@@ -63,11 +76,38 @@ class Drf(Plugin):
                 chosen.append(task)
         return Victims(chosen)
 
+    def _queue_order(self, queue: Queue) -> Any:
+        assert self.tree is not None
+        return FairOrder(self.tree, queue)
+
+    def _reclaimable(self, claimer: Task, candidates: list[Task]) -> Victims:
+        """Whose queue would still stand behind the claimer's, each candidate judged alone."""
+        job = claimer.job
+        if self.tree is None or job is None or not self.session.in_session(job):
+            return Victims()
+        mine = self.session.queue_of(job)
+        self.tree.follow(job.key, claimer.request.amounts, 1.0)
+        chosen = []
+        for task in candidates:
+            other = task.job
+            if other is None or not self.session.in_session(other):
+                continue
+            self.tree.follow(other.key, task.request.amounts, -1.0)
+            if self.tree.compare(mine, self.session.queue_of(other)) < 0:
+                chosen.append(task)
+            self.tree.follow(other.key, task.request.amounts, 1.0)
+        self.tree.follow(job.key, claimer.request.amounts, -1.0)
+        return Victims(chosen)
+
     def allocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
         self._follow(job)
+        if self.tree is not None:
+            self.tree.follow(job.key, total, 1.0)
 
     def deallocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
         self._follow(job)
+        if self.tree is not None:
+            self.tree.follow(job.key, total, -1.0)
 
     def _follow(self, job: Job) -> None:
         """Within a cycle a job also holds what it was promised."""
@@ -82,3 +122,17 @@ class Drf(Plugin):
     def close(self, session: Session) -> None:
         for job in session.touched.values():
             session.metric("job_share", self.share(job), job_ns=job.namespace, job_id=job.name)
+
+
+def _tree(session: Session) -> FairTree:
+    jobs = list(session.jobs())
+    held = empty()
+    for job in jobs:
+        add(held, job.allocated)
+    tree = FairTree(session.total, held)
+    for queue in session.state.queues.values():
+        tree.path(queue)
+    for job in jobs:
+        tree.set_job(job.key, session.queue_of(job), job.allocated, job.total_request)
+    tree.refresh()
+    return tree
