@@ -110,6 +110,13 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
         assert f"127.0.0.1:{server.port} is in use by another program" in text
 
 
+def test_a_socket_in_use_is_named(tmp_path: Path) -> None:
+    with ApiServerProcess.started(tmp_path) as server:
+        text = refused(f"--data-dir={tmp_path / 'other'}", "--secure-port=0", f"--unix-socket={server.socket}")
+        assert f"--unix-socket {server.socket} is in use by another program" in text
+        assert Http(server).get(CONFIG_MAPS).status == 200
+
+
 def test_a_directory_is_wanted() -> None:
     assert "--data-dir is wanted" in refused()
 

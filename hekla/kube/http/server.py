@@ -9,6 +9,7 @@ and a client that pipelines too much is not read until it has been answered.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import socket
@@ -456,6 +457,16 @@ def peer_of(transport: asyncio.BaseTransport) -> Peer:
     return Peer(address)
 
 
+def is_listening(path: Path) -> bool:
+    """Whether somebody answers at a Unix socket."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+        return True
+
+
 def unix_user(sock: Any) -> int | None:
     """The uid of the process behind a Unix socket, where the system tells."""
     try:
@@ -501,7 +512,9 @@ class Server:
         """Listens on a Unix socket that only its owner may open."""
         loop = asyncio.get_running_loop()
         if path.exists() and stat.S_ISSOCK(path.stat().st_mode):
-            path.unlink()  # left behind by a process that was killed; the data directory's lock says that it is gone
+            if is_listening(path):
+                raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE), str(path))
+            path.unlink()  # left behind by a process that was killed
         mask = os.umask(0o177)
         try:
             self._server = await loop.create_unix_server(lambda: Connection(self), str(path), backlog=1024)
