@@ -292,3 +292,26 @@ async def test_a_group_of_the_old_name_is_taken_over(cluster: Cluster) -> None:
     await cluster.succeed("legacy-a-0", "legacy-a-1")
     await cluster.phase("legacy", "Completed")
     await cluster.gone(scheduling.POD_GROUP, "legacy")
+
+
+async def test_what_belongs_to_somebody_else_is_left_alone(cluster: Cluster) -> None:
+    service = {"metadata": {"name": "mine"}, "spec": {"ports": [{"port": 80}]}}
+    await cluster.client.create(core.SERVICE.untyped, service, "default")
+    await cluster.job("mine", a_task("a"), plugins={"svc": []})
+    told = await _told(cluster, "mine", "PluginError")
+    assert told[0]["message"] == "Service mine exists already and does not belong to this job"
+    await cluster.phase("mine", "Pending")
+    await cluster.client.delete(core.SERVICE, "mine", "default")
+    await cluster.phase("mine", "Running")
+
+
+async def test_a_job_of_the_same_name_waits_for_the_pods_of_the_first(cluster: Cluster) -> None:
+    await cluster.job("twin", a_task("a"), plugins={"svc": []})
+    await cluster.phase("twin", "Running")
+    await cluster.client.delete(batch.JOB, "twin", "default")
+    await cluster.until(lambda: cluster.jobs.get("default/twin") is None)
+    await cluster.job("twin", a_task("a"))
+    await cluster.phase("twin", "Pending")
+    await cluster.client.delete(core.POD, "twin-a-0", "default", grace=0)  # as the garbage collector would
+    job = await cluster.phase("twin", "Running")
+    assert job.status.retry_count == 0 and len(cluster.pods_ever["twin-a-0"]) == 2

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 STATUS_INTERVAL = 0.5
 """Seconds between two writes of a status in which only the counts differ."""
-WAITING = 5.0
+WAITING = 2.0
 """Seconds between two looks for something that a job waits for and that is not watched."""
 LONGEST_BACKOFF = 10.0
 UNSEEN = 5.0
@@ -324,6 +324,9 @@ class JobController(Controller):
         try:
             self._lay_out(job, memory, forwarded=bool(queue.spec.extend_clusters))
             await self._ensure_companions(job, memory)
+        except Wait as error:
+            self._warn(job, "PluginError", str(error))
+            raise
         except (PluginError, ApiError) as error:
             if isinstance(error, TRANSIENT):
                 raise

@@ -16,7 +16,7 @@ from hekla.kube.http.client import TransportError
 
 from . import metrics
 from .mold import Mold
-from .trouble import TRANSIENT, Trouble
+from .trouble import TRANSIENT, Trouble, Wait
 
 IN_FLIGHT = 64
 """Requests for pods of one job at a time."""
@@ -68,7 +68,11 @@ class PodRequests:
         except (ApiError, TransportError) as error:
             errors.append(error)
             return
-        if pod.owner_uid != job.metadata.uid:
+        if pod.owner_uid == job.metadata.uid:
+            return
+        if pod.leaving or pod.job_key == f"{job.metadata.namespace}/{job.metadata.name}":
+            errors.append(Wait(f"pod {name} of an earlier job of this name is still there"))
+        else:
             errors.append(Trouble(f"pod {name} exists already and belongs to something else"))
 
     async def delete(self, key: str, job: batch.Job, pods: list[Pod]) -> None:
@@ -96,7 +100,7 @@ class PodRequests:
     def _check(self, job: batch.Job, errors: list[Exception], reason: str, doing: str, total: int) -> None:
         if not errors:
             return
-        unexpected = [error for error in errors if not isinstance(error, TRANSIENT)]
+        unexpected = [error for error in errors if not isinstance(error, (*TRANSIENT, Wait))]
         if not unexpected:
             raise errors[0]
         self._events.event(job, "Warning", reason, f"Error {doing} pods: {unexpected[0]}")
