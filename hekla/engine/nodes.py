@@ -435,6 +435,40 @@ class NodeTable:
             column.codes = codes
         self._capacity = capacity
 
+    def compact(self) -> list[int]:
+        """Give up the rows of nodes that are gone; returns the new row of each old one, -1 for those given up."""
+        kept = np.array(
+            [row for row in range(len(self.names)) if self._ready[row] or self.tasks[row]], dtype=np.intp
+        )
+        moved = [-1] * len(self.names)
+        for new, old in enumerate(kept.tolist()):
+            moved[old] = new
+        for name in ("_allocatable", "_used", "_releasing", "_pipelined", "_requested", "_nonzero"):
+            column = getattr(self, name)
+            column[:, : len(kept)] = column[:, kept]
+            column[:, len(kept) :] = 0.0
+        for name in ("_pods", "_ready", "_unschedulable", "_taints"):
+            flat = getattr(self, name)
+            flat[: len(kept)] = flat[kept]
+            flat[len(kept) :] = 0
+        for label in self._labels.values():
+            label.codes[: len(kept)] = label.codes[kept]
+            label.codes[len(kept) :] = ABSENT
+        for term in self.terms.terms.values():
+            term.move(kept)
+        self.names = [self.names[row] for row in kept.tolist()]
+        self.rows = {name: row for row, name in enumerate(self.names)}
+        self.facts = [self.facts[row] for row in kept.tolist()]
+        self.tasks = [self.tasks[row] for row in kept.tolist()]
+        self.ports = {moved[row]: used for row, used in self.ports.items() if moved[row] >= 0}
+        self.images = {
+            image: (size, {moved[row] for row in rows if moved[row] >= 0}) for image, (size, rows) in self.images.items()
+        }
+        self.dead = 0
+        self.static_version += 1
+        self.version += 1
+        return moved
+
     def widen(self) -> None:
         """Make room for resources that appeared since; called once before a cycle reads the table."""
         self._widen()

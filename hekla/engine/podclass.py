@@ -91,6 +91,16 @@ class PodTerm:
             new[: len(old)] = old
             setattr(self, name, new)
 
+    def move(self, kept: NDArray[np.intp]) -> None:
+        """Rows were given up; `kept` are the old rows of the new ones."""
+        if not self.size:
+            return
+        self.grow(max(self.size, int(kept.max(initial=0)) + 1))
+        for name in ("matched", "live", "anti", "pull"):
+            column = getattr(self, name)
+            column[: len(kept)] = column[kept]
+            column[len(kept) :] = 0
+
     @property
     def size(self) -> int:
         return len(self.matched)
@@ -211,6 +221,17 @@ class TermTable:
                 if select.matches(label_set, self.namespaces):
                     label_set.terms.append(found)
         return found
+
+    def keep(self, label_sets: set[int], classes: Sequence[PodClass]) -> None:
+        """Forget label sets and terms that no pod carries any more."""
+        own = {id(pods.label_set) for pods in classes}
+        used = {id(term) for pods in classes for term in _terms_of(pods)}
+        self.label_sets = {
+            key: one for key, one in self.label_sets.items() if id(one) in label_sets or id(one) in own
+        }
+        self.terms = {key: term for key, term in self.terms.items() if id(term) in used}
+        for label_set in self.label_sets.values():
+            label_set.terms = [term for term in label_set.terms if id(term) in used]
 
     def appear(self, pods: PodClass, labels: LabelSet, row: int, live: bool, by: int) -> None:
         """A pod comes to a node (`by` 1) or leaves it (`by` -1)."""
@@ -342,6 +363,15 @@ class PodClasses:
             honor_taints=tree.get("nodeTaintsPolicy", "Ignore") == "Honor",
             self_match=selector is not None and selector.matches(labels),
         )
+
+
+def _terms_of(pods: PodClass) -> list[PodTerm]:
+    return [
+        *pods.affinity,
+        *pods.anti_affinity,
+        *(term for _, term in pods.preferences),
+        *(spread.term for spread in pods.spreads),
+    ]
 
 
 def image_name(name: str) -> str:

@@ -104,6 +104,7 @@ class State:
         self.settled: Any = None
         """Version and plugins of the last cycle: when nothing moved since, the next one has nothing to say."""
         self._default_class = ""
+        self._tidy_at = 1024
 
     # ------------------------------------------------------------------------------------------------- pods
 
@@ -188,13 +189,10 @@ class State:
         group = (meta.get("annotations") or {}).get(GROUP_NAME)
         if group:
             job = self._job(f"{task.namespace}/{group}")
-        elif scheduler in self.lone_schedulers and task.row == NOWHERE:
+        elif scheduler in self.lone_schedulers:
             job = self._lone_job(task)
         else:
-            known = self.jobs.get(task.key)
-            if known is None or not known.shadow:
-                return
-            job = known
+            return
         job.add_task(task)
         self.touch(job)
 
@@ -476,6 +474,22 @@ class State:
             self._recount(job)
         self.dirty.clear()
         self.nodes.widen()
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Drop what nobody refers to any more, once it is the larger part: rows of nodes that left, classes without pods."""
+        if self.nodes.dead > 64 and self.nodes.dead > len(self.nodes) // 2:
+            moved = self.nodes.compact()
+            for task in self.tasks.values():
+                if task.row != NOWHERE:
+                    task.row = moved[task.row]
+        if len(self.classes.by_key) + len(self.terms.label_sets) > self._tidy_at:
+            live = {id(task.pods) for task in self.tasks.values()}
+            self.classes.by_key = {key: one for key, one in self.classes.by_key.items() if id(one) in live}
+            self.terms.keep(
+                {id(task.labels) for task in self.tasks.values()}, list(self.classes.by_key.values())
+            )
+            self._tidy_at = 1024 + 2 * (len(self.classes.by_key) + len(self.terms.label_sets))
 
     def _recount(self, job: Job) -> None:
         old: Contribution | None = job.contribution

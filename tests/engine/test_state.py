@@ -165,3 +165,45 @@ def test_the_same_events_give_the_same_decisions() -> None:
         return world.run().binds
 
     assert decide() == decide()
+
+
+def test_nodes_that_come_and_go_leave_no_rows_behind() -> None:
+    world = World(policy())
+    world.nodes("stays", cpu=4, labels={"zone": "a"})
+    world.job("held", cpu=1, on=["stays"])
+    apart = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "x"}}}
+    spec = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}}
+    for number in range(300):
+        world.nodes(f"passing-{number}", cpu=4)
+        world.state.remove_node(f"passing-{number}")
+    world.nodes("last", cpu=4, labels={"zone": "b"})
+    world.pod("loner", job="held", node="last", cpu=1, labels={"app": "x"}, spec=spec)
+
+    world.run()
+
+    assert world.state.nodes.names == ["stays", "last"]
+    assert world.state.tasks["default/loner"].row == 1
+    assert world.state.nodes.idle_of(1)["cpu"] == 3000
+    world.job("other", pods=1, cpu=1, labels={"app": "x"}, spec=spec)
+    assert set(world.run().bound().values()) == {"stays"}
+
+
+def test_classes_without_pods_are_forgotten() -> None:
+    world = World(policy())
+    world.nodes("n1", cpu=4)
+    for number in range(1500):
+        world.pod(f"passing-{number}", cpu=f"{number + 1}m", labels={"n": str(number)})
+        world.state.remove_pod(f"default/passing-{number}")
+    world.job("one", cpu=1)
+    world.run()
+    assert len(world.state.classes.by_key) == 1 and len(world.state.terms.label_sets) == 1
+
+
+def test_a_lone_pod_counts_for_its_queue_while_it_runs() -> None:
+    world = World(policy())
+    world.nodes("n1", cpu=4)
+    world.pod("lone", cpu=1, scheduler="default-scheduler")
+    world.run()
+    world.settle()
+    world.run()
+    assert world.state.queues["default"].allocated["cpu"] == 1000
