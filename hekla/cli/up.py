@@ -50,8 +50,8 @@ def main(argv: list[str]) -> int:
         print("\nInterrupted; nothing is left running.", file=sys.stderr)
         return 130
     print(f"\n  export KUBECONFIG={cluster.kubeconfig}")
-    print("  vcctl job run --name hello --image busybox --command 'echo hello; sleep 5'    your first job")
-    print("  vcctl job list                                                                how it is")
+    print("  vcctl job run --name hello --image busybox --command \"sh -c 'echo hello; sleep 5'\"    your first job")
+    print(f"  {'vcctl job list':<85} how it is")
     return 0
 
 
