@@ -89,6 +89,8 @@ def bring_up(cluster: Cluster, flags: dict[str, object], timeout: float, say: Sa
         raise ClusterError(f'the cluster "{cluster.name}" is already running; "hekla status" shows how it is')
     settings = with_flags(cluster.settings(), flags)
     settings.port = choose_port(settings.port, asked=flags.get("port") is not None)
+    if not (settings.admission_port and is_free(settings.admission_port)):
+        settings.admission_port = any_free_port()
     cluster.make_directories()
     try:
         certify(cluster, settings)
@@ -158,6 +160,14 @@ def choose_port(port: int, *, asked: bool) -> int:
         if is_free(candidate):
             return candidate
     raise ClusterError(f"no free port from {PREFERRED_PORT} to {PREFERRED_PORT + 99}; choose one with --port")
+
+
+def any_free_port() -> int:
+    """A port on 127.0.0.1 that nobody listens at now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def is_free(port: int) -> bool:

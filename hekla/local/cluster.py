@@ -32,6 +32,8 @@ class Settings(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
     port: int = 0
     """Of the HTTPS door on 127.0.0.1; 0 until one has been chosen."""
+    admission_port: int = 0
+    """Of the webhooks, also on 127.0.0.1; kept, so that a webhook server that starts again is where it was."""
     nodes: int = 1
     node_cpu: str = ""
     """Size of each node as a quantity; empty is the machine's own."""
@@ -140,9 +142,9 @@ class Cluster:
                 f"--kubelet-client-key={self.pki / 'kubelet-client.key'}",
             )),
             Program("admission", (
-                "admission", internal, "--port=0", f"--ca-cert-file={self.pki / 'ca.crt'}",
+                "admission", internal, f"--port={settings.admission_port}", f"--ca-cert-file={self.pki / 'ca.crt'}",
                 f"--tls-cert-file={self.pki / 'admission.crt'}", f"--tls-private-key-file={self.pki / 'admission.key'}",
-                "--webhook-url=https://127.0.0.1",
+                f"--webhook-url=https://127.0.0.1:{settings.admission_port}",
                 "--enabled-admission=/jobs/mutate,/jobs/validate,/cronjobs/validate,/podgroups/mutate,/podgroups/validate,"
                 "/queues/mutate,/queues/validate,/pods/mutate,/pods/validate,/hypernodes/validate,/jobflows/validate",
             )),
