@@ -16,7 +16,7 @@ from hekla.engine.policy import Policy
 from hekla.engine.report import phase_of
 from hekla.engine.session import Session
 from hekla.engine.state import State
-from hekla.engine.tasks import Status
+from hekla.engine.tasks import Status, is_allocated
 from tests.conformance.case import Case, Difference, feed, policy_of
 
 
@@ -103,13 +103,23 @@ def _compare(session: Session, case: Case, picked: list[str]) -> list[Difference
 
 
 def check_invariants(session: Session, differences: list[Difference]) -> None:
-    """Whatever a case asks: no bind puts more on a node than it has."""
+    """Whatever a case asks: no bind puts more on a node than it has, and what is bound keeps to its hard topology."""
     nodes = session.state.nodes
     placed = {session.state.nodes.rows[bind.node] for bind in session.decisions.binds}
     for row in placed:
-        over = nodes.used[:, row] - nodes.releasing[:, row] * 0 > nodes.allocatable[:, row] + 0.1
+        over = nodes.used[:, row] > nodes.allocatable[:, row] + 0.1
         if over.any():
             differences.append(Difference(f"room on {nodes.names[row]}", "held", "overfull"))
+    bound_jobs = {bind.job for bind in session.decisions.binds}
+    for job in session.jobs():
+        for group in (job, *job.sub_jobs.values()) if job.key in bound_jobs else ():
+            topology = group.effective
+            if topology is None or not topology.hard or topology.highest_tier is None:
+                continue
+            rows = [task.row for task in group.tasks.values() if is_allocated(task.status) and nodes.ready[task.row]]
+            tier = session.tree.tier_of(session.tree.smallest_holding(rows))
+            if rows and tier > topology.highest_tier:
+                differences.append(Difference(f"tier of {group.uid}", f"at most {topology.highest_tier}", tier))
 
 
 def _pipelined(session: Session) -> dict[str, set[str]]:
