@@ -127,6 +127,14 @@ async def test_two_mutate_in_order_of_their_names_and_one_again(ask: Ask) -> Non
     assert [request["path"] for request in ask.webhook.seen] == ["/first", "/second", "/first"]
 
 
+async def test_a_patch_that_fails_half_way_leaves_nothing(ask: Ask) -> None:
+    operations = ({"op": "add", "path": "/data/by", "value": "hook"}, {"op": "remove", "path": "/nowhere"})
+    ask.webhook.answer = lambda request: patch(*operations)
+    await ask.install("Mutating", "half", failurePolicy="Ignore")
+    answer = await ask("post", CONFIG_MAPS, config_map("whole", data={"a": "1"}))
+    assert (answer.status, answer.tree["data"]) == (201, {"a": "1"})
+
+
 @pytest.mark.scenario("local-cluster", 108)
 async def test_refusals_are_worded(ask: Ask) -> None:
     await ask.install("Validating", "v")

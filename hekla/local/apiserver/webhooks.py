@@ -22,7 +22,7 @@ from hekla.local.apiserver.objects import patch as patches
 from hekla.local.apiserver.objects.errors import BadBody
 from hekla.local.apiserver.registry import Registry
 from hekla.local.apiserver.status import Refusal, bad_request, internal
-from hekla.local.apiserver.store import Event, encode
+from hekla.local.apiserver.store import Event, decode, encode
 
 log = logging.getLogger("hekla.apiserver")
 
@@ -148,7 +148,8 @@ class Webhooks:
                 return False
             if attributes.object is None:
                 raise Unreachable("there is no object to patch")
-            typed = attributes.resource.typed(attributes.object)
+            # A copy, by way of bytes because that is quickest: a patch changes the tree that it is given, and may fail half way.
+            typed = decode(encode(attributes.resource.typed(attributes.object)))
             try:
                 patched = patches.apply_json(typed, operations)
                 kind = attributes.resource.kind
