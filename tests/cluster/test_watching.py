@@ -192,7 +192,7 @@ def test_item_076_versions_grow_over_restarts(api: Api, ns: Namespace, own: bool
         with api.watch(ns.path("configmaps"), resourceVersion=str(versions[-2]), labelSelector="!storm") as watch:
             events = watch.until(lambda event, era=era: event["type"] == "ERROR" or event["object"]["metadata"]["name"] == f"era-{era}")
         told = [event["object"]["metadata"]["name"] for event in events if event["type"] == "ADDED"]
-        assert events[-1]["type"] == "ERROR" and events[-1]["object"]["code"] == 410 or told == [f"era-{era}"], json.dumps(events)
+        assert (events[-1]["type"] == "ERROR" and events[-1]["object"]["code"] == 410) or told == [f"era-{era}"], json.dumps(events)
     assert versions == sorted(set(versions))
 
 
@@ -207,11 +207,7 @@ def test_item_074_an_expired_version(api: Api, ns: Namespace) -> None:
     assert (events[0]["object"]["code"], events[0]["object"]["reason"]) == (410, "Expired")
 
 
-INFORMED = """pods nodes namespaces services replicationcontrollers persistentvolumes persistentvolumeclaims resourcequotas
-apps/v1/replicasets apps/v1/statefulsets storage.k8s.io/v1/storageclasses storage.k8s.io/v1/csinodes storage.k8s.io/v1/csidrivers
-storage.k8s.io/v1/csistoragecapacities storage.k8s.io/v1/volumeattachments policy/v1/poddisruptionbudgets
-scheduling.k8s.io/v1/priorityclasses resource.k8s.io/v1/resourceclaims resource.k8s.io/v1/resourceslices
-resource.k8s.io/v1/deviceclasses""".split()  # fmt: skip
+INFORMED = ["pods", "nodes", "namespaces", "services", "replicationcontrollers", "persistentvolumes", "persistentvolumeclaims", "resourcequotas", "apps/v1/replicasets", "apps/v1/statefulsets", "storage.k8s.io/v1/storageclasses", "storage.k8s.io/v1/csinodes", "storage.k8s.io/v1/csidrivers", "storage.k8s.io/v1/csistoragecapacities", "storage.k8s.io/v1/volumeattachments", "policy/v1/poddisruptionbudgets", "scheduling.k8s.io/v1/priorityclasses", "resource.k8s.io/v1/resourceclaims", "resource.k8s.io/v1/resourceslices", "resource.k8s.io/v1/deviceclasses"]  # fmt: skip
 
 
 def test_item_075_every_informer_of_a_scheduler_syncs(api: Api) -> None:

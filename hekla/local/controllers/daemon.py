@@ -28,6 +28,7 @@ from hekla.local.controllers.garbage import GarbageCollector, Owned
 from hekla.local.controllers.namespaces import ROOT_CERTIFICATE, AccountController, NamespaceController
 from hekla.local.controllers.pods import PODS, Json, Pod
 from hekla.local.controllers.replicas import ReplicasController
+from hekla.local.controllers.roles import CLUSTER_ROLES, AggregationController
 
 
 def in_namespace(obj: Json) -> list[str]:
@@ -62,6 +63,7 @@ class Manager:
             ReplicasController("replicaset", REPLICA_SET.untyped, client, replica_sets, pods, recorder),
             ReplicasController("replicationcontroller", REPLICATION_CONTROLLER.untyped, client, replication, pods, recorder),
             DeploymentController(client, deployments, replica_sets, pods, recorder),
+            AggregationController(client, Cache(client, CLUSTER_ROLES)),
             self.collector,
         ]
 

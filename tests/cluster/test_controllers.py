@@ -1,0 +1,242 @@
+"""Checklist 114 to 125: the built-in controllers."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import Any
+
+import pytest
+
+from tests.cluster import objects
+from tests.cluster.api import STRATEGIC, Api, Tree, eventually, steadily
+from tests.cluster.conftest import Kubectl, Namespace
+
+DEPLOYMENTS, REPLICA_SETS = "apps/v1/deployments", "apps/v1/replicasets"
+
+
+def on_fakes(name: str, replicas: int) -> Tree:
+    return objects.deployment(name, replicas, **objects.FAKE)
+
+
+def pods_of(api: Api, ns: Namespace, app: str) -> list[Tree]:
+    return [pod for pod in api.get(ns.path("pods"), labelSelector=f"app={app}").tree["items"] if "deletionTimestamp" not in pod["metadata"]]
+
+
+def test_item_114_a_rollout(api: Api, ns: Namespace, fake_node: str, kubectl: Kubectl) -> None:
+    api.create(ns.path(DEPLOYMENTS), on_fakes("web", 3))
+    path = ns.path(DEPLOYMENTS, "web")
+    ready = api.wait(path, lambda tree: objects.condition(tree, "Available").get("status") == "True"
+                     and tree["status"].get("readyReplicas") == 3)  # fmt: skip
+    counts = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
+    assert [ready["status"].get(count) for count in counts] == [3, 3, 3, 3]
+    assert "successfully rolled out" in kubectl("-n", ns.name, "rollout", "status", "deployment/web", "--timeout=10s")
+    kubectl("-n", ns.name, "set", "image", "deployment/web", "c=busybox:2")
+    kubectl("-n", ns.name, "rollout", "status", "deployment/web", "--timeout=20s")
+    assert api.get(path).meta["annotations"]["deployment.kubernetes.io/revision"] == "2"
+    sets = {rs["metadata"]["annotations"]["deployment.kubernetes.io/revision"]: rs for rs in api.get(ns.path(REPLICA_SETS)).tree["items"]
+            if rs["metadata"]["name"].startswith("web-")}  # fmt: skip
+    assert (sets["1"]["spec"]["replicas"], sets["2"]["spec"]["replicas"]) == (0, 3)
+    eventually(lambda: {pod["spec"]["containers"][0]["image"] for pod in pods_of(api, ns, "web")} == {"busybox:2"})
+
+
+def test_item_115_undo_restart_scale(api: Api, ns: Namespace, fake_node: str, kubectl: Kubectl) -> None:
+    api.create(ns.path(DEPLOYMENTS), on_fakes("turn", 1))
+    path = ns.path(DEPLOYMENTS, "turn")
+
+    def rolled() -> Tree:
+        kubectl("-n", ns.name, "rollout", "status", "deployment/turn", "--timeout=20s")
+        return api.get(path).tree["spec"]["template"]
+
+    rolled()
+    kubectl("-n", ns.name, "set", "image", "deployment/turn", "c=busybox:2")
+    rolled()
+    kubectl("-n", ns.name, "rollout", "undo", "deployment/turn")
+    assert rolled()["spec"]["containers"][0]["image"] == "busybox"
+    kubectl("-n", ns.name, "rollout", "restart", "deployment/turn")
+    assert "kubectl.kubernetes.io/restartedAt" in rolled()["metadata"]["annotations"]
+    kubectl("-n", ns.name, "scale", "deployment/turn", "--replicas=3")
+    api.wait(path, lambda tree: tree["status"].get("readyReplicas") == 3)
+
+
+def test_item_116_pods_of_a_replica_set(api: Api, ns: Namespace) -> None:
+    tree = objects.deployment("kept", 2, schedulerName="nobody")
+    tree.update(kind="ReplicaSet")
+    api.create(ns.path(REPLICA_SETS), tree)
+    first = eventually(lambda: len(found := pods_of(api, ns, "kept")) == 2 and found)
+    lost, released = (pod["metadata"]["name"] for pod in first)
+    api.delete(ns.path("pods", lost))
+    eventually(lambda: len(now := pods_of(api, ns, "kept")) == 2 and lost not in [pod["metadata"]["name"] for pod in now])
+    api.patch(ns.path("pods", released), {"metadata": {"labels": {"app": "free"}}})
+    eventually(lambda: len(pods_of(api, ns, "kept")) == 2)
+    api.wait(ns.path("pods", released), lambda pod: "ownerReferences" not in pod["metadata"])
+
+
+def test_item_117_stateful_sets(api: Api, ns: Namespace, fake_node: str) -> None:
+    tree = on_fakes("state", 2)
+    tree.update(kind="StatefulSet")
+    tree["spec"]["serviceName"] = "state"
+    api.create(ns.path("apps/v1/statefulsets"), tree)
+    eventually(lambda: [pod["metadata"]["name"] for pod in pods_of(api, ns, "state")] == ["state-0", "state-1"])
+    api.patch(ns.path("apps/v1/statefulsets", "state"), {"spec": {"replicas": 1}})
+    eventually(lambda: [pod["metadata"]["name"] for pod in pods_of(api, ns, "state")] == ["state-0"])
+
+
+def test_item_118_daemon_sets(api: Api, ns: Namespace, fake_node: str) -> None:
+    tree = on_fakes("everywhere", 1)
+    tree.update(kind="DaemonSet")
+    tree["spec"].pop("replicas")
+    api.create(ns.path("apps/v1/daemonsets"), tree)
+    nodes = api.get("/api/v1/nodes", labelSelector="type=kwok").names
+    eventually(lambda: sorted(pod["spec"].get("nodeName", "") for pod in pods_of(api, ns, "everywhere")) == sorted(nodes), 20)
+
+
+def test_item_119_jobs(api: Api, ns: Namespace, real_node: str) -> None:
+    def job(name: str, script: str, **spec: Any) -> Tree:
+        template = {"spec": {"restartPolicy": "Never", "containers": [objects.container("sh", "-c", script)]}}
+        return api.create(ns.path("batch/v1/jobs"), {"metadata": {"name": name}, "spec": {"template": template, **spec}})
+
+    job("three", "exit 0", completions=3, parallelism=2)
+    job("never", "exit 1", backoffLimit=1)
+    api.wait(ns.path("batch/v1/jobs", "three"), lambda tree: objects.condition(tree, "Complete").get("status") == "True", 20)
+    failed = api.wait(ns.path("batch/v1/jobs", "never"), lambda tree: objects.condition(tree, "Failed").get("status") == "True", 40)
+    assert objects.condition(failed, "Failed")["reason"] == "BackoffLimitExceeded"
+
+
+def test_item_120_cron_jobs(api: Api, ns: Namespace) -> None:
+    template = {"spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [objects.container("true")]}}}}
+    api.create(ns.path("batch/v1/cronjobs"), {"metadata": {"name": "each"}, "spec": {"schedule": "* * * * *", "jobTemplate": template}})
+    eventually(lambda: api.get(ns.path("batch/v1/jobs")).names, 70)
+
+
+def test_item_121_endpoints_follow_readiness(api: Api, ns: Namespace) -> None:
+    for name, cluster_ip in (("door", None), ("crowd", "None")):
+        spec = {"selector": {"app": "served"}, "ports": [{"name": "http", "port": 80, "targetPort": 8080}]}
+        api.create(ns.path("services"), {"metadata": {"name": name}, "spec": {**spec, **({"clusterIP": cluster_ip} if cluster_ip else {})}})
+    api.create(ns.path("pods"), objects.pod("served", nodeName="no-such-node"))
+
+    def status(ready: str) -> None:
+        conditions = [{"type": "Ready", "status": ready}]
+        more = {"phase": "Running", "podIP": "10.1.2.3", "podIPs": [{"ip": "10.1.2.3"}], "conditions": conditions}
+        assert api.patch(ns.path("pods", "served", "status"), {"status": more}).status == 200
+
+    def subsets(name: str) -> list[Tree]:
+        return list(api.get(ns.path("endpoints", name)).tree.get("subsets") or [])
+
+    status("False")
+    for name in ("door", "crowd"):
+        found = eventually(lambda name=name: subsets(name))  # type: ignore[misc]
+        assert [address["ip"] for address in found[0]["notReadyAddresses"]] == ["10.1.2.3"] and "addresses" not in found[0]
+    status("True")
+    for name in ("door", "crowd"):
+        found = eventually(lambda name=name: [s for s in subsets(name) if s.get("addresses")])  # type: ignore[misc]
+        assert found[0]["addresses"][0]["targetRef"]["name"] == "served"
+        assert found[0]["ports"] == [{"name": "http", "port": 8080, "protocol": "TCP"}]
+        slices = api.get(ns.path("discovery.k8s.io/v1/endpointslices"), labelSelector=f"kubernetes.io/service-name={name}").tree["items"]
+        assert [endpoint["addresses"] for piece in slices for endpoint in piece["endpoints"]] == [["10.1.2.3"]]
+        assert slices[0]["endpoints"][0]["conditions"]["ready"] is True
+    api.delete(ns.path("pods", "served"), {"gracePeriodSeconds": 0})
+    eventually(lambda: not subsets("door"))
+
+
+def fake(name: str, **spec: Any) -> Tree:
+    """A node of which no kubelet knows."""
+    labels = {"kubernetes.io/hostname": name, "type": "kwok"}
+    annotations = {"kwok.x-k8s.io/node": "fake"}
+    status = {"capacity": {"cpu": "8", "memory": "8Gi", "pods": "110"}, "allocatable": {"cpu": "8", "memory": "8Gi", "pods": "110"}}
+    return {"metadata": {"name": name, "labels": labels, "annotations": annotations}, "spec": spec, "status": status}
+
+
+def test_item_122_cordon_and_drain(api: Api, ns: Namespace, fake_node: str, kubectl: Kubectl) -> None:
+    name = f"drained-{uuid.uuid4().hex[:6]}"
+    api.create("/api/v1/nodes", fake(name))
+    path = f"/api/v1/nodes/{name}"
+    try:
+        api.wait(path, lambda node: objects.condition(node, "Ready").get("status") == "True")
+        kubectl("cordon", name)
+        assert api.get(path).tree["spec"]["unschedulable"] is True
+        api.create(ns.path("pods"), objects.pod("inhabitant", nodeName=name, terminationGracePeriodSeconds=0))
+        kubectl("drain", name, "--force", "--ignore-daemonsets", "--timeout=20s")
+        assert api.get(ns.path("pods", "inhabitant")).status == 404
+        kubectl("uncordon", name)
+        assert "unschedulable" not in api.get(path).tree["spec"]
+    finally:
+        api.delete(path)
+
+
+def test_item_122_a_cordoned_node_is_tainted(api: Api, fake_node: str) -> None:
+    name = f"cordoned-{uuid.uuid4().hex[:6]}"
+    api.create("/api/v1/nodes", fake(name))
+    path = f"/api/v1/nodes/{name}"
+
+    def taints() -> list[str]:
+        return [taint["key"] for taint in api.get(path).tree["spec"].get("taints", [])]
+
+    try:
+        api.patch(path, {"spec": {"unschedulable": True}}, STRATEGIC)
+        eventually(lambda: "node.kubernetes.io/unschedulable" in taints(), 3)
+        api.patch(path, {"spec": {"unschedulable": None}}, STRATEGIC)
+        eventually(lambda: "node.kubernetes.io/unschedulable" not in taints(), 3)
+    finally:
+        api.delete(path)
+
+
+@pytest.mark.slow
+def test_item_123_a_silent_node(api: Api) -> None:
+    name = f"silent-{uuid.uuid4().hex[:6]}"
+    tree = fake(name)
+    del tree["metadata"]["annotations"]
+    tree["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    api.create("/api/v1/nodes", tree)
+    path = f"/api/v1/nodes/{name}"
+    try:
+        api.wait(path, lambda node: objects.condition(node, "Ready").get("status") == "Unknown", 90)
+        api.wait(path, lambda node: "node.kubernetes.io/unreachable" in [taint["key"] for taint in node["spec"].get("taints", [])])
+    finally:
+        api.delete(path)
+
+
+def test_item_124_what_every_namespace_has(api: Api) -> None:
+    name = f"fresh-{uuid.uuid4().hex[:6]}"
+    ns = Namespace(api, name)
+    api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+    account, root = ns.path("serviceaccounts", "default"), ns.path("configmaps", "kube-root-ca.crt")
+    began = time.monotonic()
+    for path in (account, root):
+        api.wait(path, lambda _: True, 2)
+    assert time.monotonic() - began < 2
+    assert "BEGIN CERTIFICATE" in api.get(root).tree["data"]["ca.crt"]
+    for path in (account, root):
+        uid = api.get(path).meta["uid"]
+        api.delete(path)
+        api.wait(path, lambda tree, uid=uid: tree["metadata"]["uid"] != uid)  # type: ignore[misc]
+    api.delete(f"/api/v1/namespaces/{name}")
+
+
+def events_of(api: Api, ns: Namespace, pod: str) -> list[Tree]:
+    return list(api.get(ns.path("events"), fieldSelector=f"involvedObject.name={pod}").tree["items"])
+
+
+def test_item_125_default_scheduling(api: Api, ns: Namespace, fake_node: str) -> None:
+    api.create(ns.path("pods"), objects.pod("nobodys"))
+    api.create(ns.path("pods"), objects.pod("placed", schedulerName="default-scheduler", **objects.FAKE))
+    api.create(ns.path("pods"), objects.pod("impossible", schedulerName="default-scheduler", nodeSelector={"no": "such"}))
+    api.wait(ns.path("pods", "placed"), lambda pod: pod["spec"].get("nodeName"))
+    scheduled = eventually(lambda: [event for event in events_of(api, ns, "placed") if event["reason"] == "Scheduled"])
+    assert scheduled[0]["message"].startswith(f"Successfully assigned {ns.name}/placed to ")
+    failed = eventually(lambda: [event for event in events_of(api, ns, "impossible") if event["reason"] == "FailedScheduling"])
+    assert failed[0]["type"] == "Warning" and "nodes are available" in failed[0]["message"]
+    waiting = api.wait(ns.path("pods", "impossible"), lambda pod: objects.condition(pod, "PodScheduled").get("reason") == "Unschedulable")
+    assert waiting["status"]["phase"] == "Pending"
+    steadily(lambda: api.get(ns.path("pods", "nobodys")).tree["status"]["phase"] == "Pending", 0.5)
+    assert events_of(api, ns, "nobodys") == []
+
+
+def test_item_147_a_helm_chart(own: bool) -> None:
+    import shutil
+
+    if shutil.which("helm") is None:
+        pytest.skip("this machine has no helm")
+    pytest.skip("the chart is not beside this repository")
+
+
