@@ -62,7 +62,9 @@ def _report_job(session: Session, job: Job) -> None:
     counts = job.counts
     if job.is_pending and not job.tasks:  # no pods yet, so gang has said nothing; the group must still say why it waits
         set_condition(job, session.uid, UNSCHEDULABLE, "NotEnoughResources", explain(session, job).text)
-    job.phase = phase_of(job, session.uid)
+    before, job.phase = job.phase, phase_of(job, session.uid)
+    if job.phase != before:
+        session.state.dirty[job.key] = job  # What is promised to a job depends on its phase.
     text: str | None = None
     wrote = False
     if not job.shadow:
