@@ -23,7 +23,8 @@ Reader = Callable[[bytes, str, str], Decoded]
 JSON_TYPES = frozenset({"", "application/json", "text/json"})
 YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml"})
 
-_FREE_FORM = frozenset({"RawExtension", "JSON", "FieldsV1"})
+_FREE_FORM = frozenset({"RawExtension", "JSON"})
+"""Types whose nulls mean something.  So do those of FieldsV1, which only managedFields hold: bodies with these are looked for."""
 _RECURSIVE = frozenset({"JSONSchemaProps"})
 
 
@@ -103,7 +104,7 @@ class _Reader:
             return self._careful(documents.json_pairs(body), validation, body)
         tree: Json = msgspec.to_builtins(shaped)
         if b"null" in body:
-            if self._free_form:
+            if self._free_form or b"managedFields" in body:
                 return self._careful(documents.json_pairs(body), validation, body)
             tree = without_nulls(tree)
         self._name_kind(tree, body)
