@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from benchmarks.figure import Figure
 from hekla.engine import Policy, State, cycle
@@ -16,7 +17,8 @@ GANGS = {
 }
 JOBS = "engine.jobs.10000x1"
 IDLE, ONE = "engine.idle", "engine.one"
-FIGURES = (*GANGS, JOBS, IDLE, ONE)
+APART, SPREAD, MIXED = "engine.antiaffinity", "engine.spread", "engine.mixed"
+FIGURES = (*GANGS, JOBS, IDLE, ONE, APART, SPREAD, MIXED)
 RUNS = 3
 
 
@@ -29,8 +31,19 @@ def measure(names: set[str]) -> Iterator[Figure]:
     if JOBS in names:
         best = min(_all_cycles(_one_pod_jobs(10_000, 10, 1_000)) for _ in range(RUNS))
         yield Figure(JOBS, 10_000 / best, "pods/s", f"chart's default policy, {best * 1e3:.0f} ms")
+    if APART in names:
+        yield _rate(APART, 2_000, _constrained(2_000, 5_000, _apart()))
+    if SPREAD in names:
+        yield _rate(SPREAD, 5_000, _constrained(5_000, 5_000, _over_zones()))
+    if MIXED in names:
+        yield _rate(MIXED, 10_000, _shapes(500, 20, 50, 5_000))
     if names & {IDLE, ONE}:
         yield from _steady(names)
+
+
+def _rate(name: str, pods: int, state: State) -> Figure:
+    took = _all_cycles(state, pods)
+    return Figure(name, pods / took, "pods/s", f"chart's default policy, {took * 1e3:.0f} ms, one run")
 
 
 def _steady(names: set[str]) -> Iterator[Figure]:
@@ -68,20 +81,23 @@ def _cycle_time(state: State, pods: int) -> float:
     return took
 
 
-def _all_cycles(state: State) -> float:
+def _all_cycles(state: State, pods: int = 10_000) -> float:
     policy, bound = Policy.default(), 0
     began = time.perf_counter()
     for _ in range(20):
         bound += len(cycle(state, policy, 0.0).binds)
-        if bound == 10_000:
+        if bound == pods:
             return time.perf_counter() - began
-    raise RuntimeError(f"{bound} of 10,000 pods were bound")
+    raise RuntimeError(f"{bound} of {pods} pods were bound")
 
 
 def _nodes(state: State, count: int) -> None:
     for number in range(count):
         state.upsert_node({
-            "metadata": {"name": f"node-{number}", "labels": {"kubernetes.io/hostname": f"node-{number}"}},
+            "metadata": {
+                "name": f"node-{number}",
+                "labels": {"kubernetes.io/hostname": f"node-{number}", "zone": f"zone-{number % 10}"},
+            },
             "status": {"allocatable": {"cpu": "32", "memory": "128Gi", "pods": "110"}},
         })  # fmt: skip
 
@@ -90,7 +106,10 @@ def _queue(state: State, name: str) -> None:
     state.upsert_queue({"metadata": {"name": name}, "spec": {"weight": 1}, "status": {"state": "Open"}})
 
 
-def _add_gang(state: State, name: str, pods: int, *, queue: str, phase: str = "Pending", nodes: int = 0) -> None:
+def _add_gang(
+    state: State, name: str, pods: int, *, queue: str, phase: str = "Pending", nodes: int = 0,
+    spec: Mapping[str, Any] | None = None, cpu: str = "1", memory: str = "1Gi",
+) -> None:
     state.upsert_pod_group({
         "metadata": {"name": name, "namespace": "bench", "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z"},
         "spec": {"minMember": pods, "queue": queue, "minResources": {"cpu": str(pods), "memory": f"{pods}Gi"}},
@@ -106,10 +125,45 @@ def _add_gang(state: State, name: str, pods: int, *, queue: str, phase: str = "P
             },
             "spec": {
                 "schedulerName": "volcano", "nodeName": node,
-                "containers": [{"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}],
+                "containers": [
+                    {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": cpu, "memory": memory}}}
+                ],
+                **(spec or {}),
             },
             "status": {"phase": "Running" if nodes else "Pending"},
         })  # fmt: skip
+
+
+def _apart() -> dict[str, Any]:
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"volcano.sh/job-name": "gang-0"}}}
+    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+
+
+def _over_zones() -> dict[str, Any]:
+    selector = {"matchLabels": {"volcano.sh/job-name": "gang-0"}}
+    constraint = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}
+    return {"topologySpreadConstraints": [constraint]}
+
+
+def _constrained(pods: int, nodes: int, spec: Mapping[str, Any]) -> State:
+    state = State()
+    _nodes(state, nodes)
+    _queue(state, "default")
+    _add_gang(state, "gang-0", pods, queue="default", spec=spec)
+    return state
+
+
+def _shapes(jobs: int, pods: int, shapes: int, nodes: int) -> State:
+    """Jobs of so many shapes, in four queues."""
+    state = State()
+    _nodes(state, nodes)
+    for number in range(4):
+        _queue(state, f"queue-{number}")
+    for number in range(jobs):
+        shape = number % shapes
+        asked = {"cpu": f"{250 + 50 * shape}m", "memory": f"{256 + 64 * (shape % 7)}Mi"}
+        _add_gang(state, f"job-{number}", pods, queue=f"queue-{number % 4}", phase="Inqueue", **asked)
+    return state
 
 
 def hash_of(name: str) -> int:

@@ -262,6 +262,8 @@ class Pipeline:
 
     def _wide(self, session: Session, task: Task) -> bool:
         """Whether a placement of this class changes what other nodes are worth to it."""
+        if task.pods.has_terms:
+            return True
         view = NodeView(session.state.nodes, _NONE)
         return any(one.mask(task.pods, view, task) is not None for one in self.cluster_filters) or any(
             (score.depends_on is Depends.CLUSTER or (score.depends_on is Depends.NODE_ROW and score.normalise is not Normalise.NONE))

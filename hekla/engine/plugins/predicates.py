@@ -149,19 +149,33 @@ class Predicates(Plugin):
             return None
         table = nodes.table
         result = np.ones(len(nodes), dtype=np.bool_)
+        for spread, taking_part, domains in _domains(pods, hard, table):
+            codes = table.label_codes(spread.term.key)
+            counts = np.where(taking_part, _counts(spread.term.live, len(table)), 0)
+            sums = np.append(domain_sums(codes, counts), 0.0)
+            fewest = sums[domains].min() if len(domains) >= spread.min_domains and len(domains) else 0.0
+            mine = nodes.take(codes)
+            skew = sums[mine] + float(spread.self_match) - fewest
+            result &= (skew <= spread.max_skew) | (mine == ABSENT)
+        return result
+
+
+def _domains(
+    pods: PodClass, hard: list[Spread], table: NodeTable
+) -> list[tuple[Spread, Bools, NDArray[np.int32]]]:
+    """For each constraint the nodes whose pods count, and the domains that they are in; the same until a node changes."""
+
+    def compute() -> list[tuple[Spread, Bools, NDArray[np.int32]]]:
         everywhere = table.ready.copy()
         for spread in hard:
             everywhere &= table.label_codes(spread.term.key) != ABSENT
+        found = []
         for spread in hard:
-            codes = table.label_codes(spread.term.key)
             taking_part = everywhere & participation(pods, spread, table)
-            counts = np.where(taking_part, _counts(spread.term.live, len(table)), 0)
-            domains = np.unique(codes[taking_part])
-            sums = np.append(domain_sums(codes, counts), 0.0)
-            fewest = sums[domains].min() if len(domains) >= spread.min_domains and len(domains) else 0.0
-            skew = sums[nodes.take(codes)] + float(spread.self_match) - fewest
-            result &= (skew <= spread.max_skew) | (nodes.take(codes) == ABSENT)
-        return result
+            found.append((spread, taking_part, np.unique(table.label_codes(spread.term.key)[taking_part])))
+        return found
+
+    return pods.static("PodTopologySpread", table, compute)
 
 
 def participation(pods: PodClass, spread: Spread, table: NodeTable) -> Bools:
