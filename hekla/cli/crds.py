@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
+from hekla.cli.arguments import Parser
 
 
 def main(argv: list[str]) -> int:
     """Prints the definitions."""
-    parser = argparse.ArgumentParser(prog="hekla crds", description=__doc__)
-    parser.parse_args(argv)
+    Parser("hekla crds", __doc__).parse(argv)
     from hekla.api import crds
 
     print(crds.yaml(), end="")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import sqlite3
@@ -10,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from hekla.cli.arguments import Parser
 from hekla.local.cluster import state_home
 
 
@@ -25,8 +25,7 @@ class Check(NamedTuple):
 
 def main(argv: list[str]) -> int:
     """Prints every check; exit code 1 when something that a cluster needs is missing."""
-    parser = argparse.ArgumentParser(prog="hekla doctor", description=__doc__)
-    parser.parse_args(argv)
+    Parser("hekla doctor", __doc__).parse(argv)
     checks = [*basics(), *isolation()]
     for check in checks:
         mark = "ok     " if check.good else "MISSING" if check.needed else "without"

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import argparse
-import shutil
 import sys
 
+from hekla.cli.arguments import Parser
 from hekla.local.cluster import Cluster, ClusterError
 
 
 def main(argv: list[str]) -> int:
     """Stops the cluster; 0 also when it was not running."""
-    parser = argparse.ArgumentParser(prog="hekla down", description=__doc__)
+    parser = Parser("hekla down", __doc__)
     parser.add_argument("--name", default="default", help="the cluster's name (default: %(default)s)")
     parser.add_argument("--delete", action="store_true", help="remove the cluster's state too")
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse(argv)
     try:
         cluster = Cluster.named(arguments.name)
         if not cluster.exists():
+            if arguments.delete and cluster.directory.exists():
+                cluster.delete()  # what an `up` left that was killed before it had written the settings
             print(f'There is no cluster "{arguments.name}".')
             return 0
         stopped = stop(cluster)
         if arguments.delete:
-            shutil.rmtree(cluster.directory)
+            cluster.delete()
     except ClusterError as error:
         print(f"hekla down: {error}", file=sys.stderr)
         return 1

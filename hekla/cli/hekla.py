@@ -68,6 +68,8 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     try:
         return int(import_module(command.module).main(rest))
+    except KeyboardInterrupt:
+        return 130
     except BrokenPipeError:
         sys.stderr.close()
         return 1

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
 
+from hekla.cli.arguments import Parser
 from hekla.local.cluster import Cluster, ClusterError
 from hekla.local.supervisor import ProcessStatus, read_status, running
 
 
 def main(argv: list[str]) -> int:
     """Prints the status; exit code 1 when the cluster does not run or a process is not ready."""
-    parser = argparse.ArgumentParser(prog="hekla status", description=__doc__)
+    parser = Parser("hekla status", __doc__)
     parser.add_argument("--name", default="default", help="the cluster's name (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse(argv)
     try:
         cluster = Cluster.named(arguments.name)
     except ClusterError as error:
@@ -33,7 +33,8 @@ def main(argv: list[str]) -> int:
         print(json.dumps({"name": cluster.name, "running": up, "kubeconfig": str(cluster.kubeconfig), "processes": shown}, indent=2))
     elif not up:
         hint = "start it again with" if cluster.exists() else "make it with"
-        print(f'Cluster "{cluster.name}" is not running; {hint}: hekla up' + ("" if cluster.name == "default" else f" --name {cluster.name}"))
+        which = "" if cluster.name == "default" else f" --name {cluster.name}"
+        print(f'Cluster "{cluster.name}" is not running; {hint}: hekla up{which}')
     else:
         print(f'Cluster "{cluster.name}" in {cluster.directory}\n')
         print_table(processes)

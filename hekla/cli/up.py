@@ -5,22 +5,23 @@ Either the cluster is ready when this returns, or the reason is on the screen an
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import errno
 import re
-import shutil
+import signal
 import socket
+import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from hekla.api.quantity import Quantity
-from hekla.local.cluster import Cluster, ClusterError, Settings
+from hekla.cli.arguments import Parser
+from hekla.local.cluster import Cluster, ClusterError, Settings, refusal
 from hekla.local.supervisor import ProcessStatus, launch, read_status, running
 
 if TYPE_CHECKING:
@@ -38,13 +39,14 @@ Say = Callable[[str, str, str], None]
 
 def main(argv: list[str]) -> int:
     """Brings the cluster up; exit code 1 with the reason when that cannot be done."""
-    arguments = parser().parse_args(argv)
+    arguments = parser().parse(argv)
     began = time.monotonic()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         cluster = Cluster.named(arguments.name)
         bring_up(cluster, vars(arguments), arguments.timeout, lambda *line: print_line(*line, seconds=time.monotonic() - began))
     except ClusterError as error:
-        print(f"\nhekla up: {error}", file=sys.stderr)
+        print(f"hekla up: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("\nInterrupted; nothing is left running.", file=sys.stderr)
@@ -55,9 +57,9 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The flags of `up`; those that were not given keep what the cluster was made with."""
-    result = argparse.ArgumentParser(prog="hekla up", description=__doc__)
+    result = Parser("hekla up", __doc__)
     flag = result.add_argument
     flag("--name", default="default", help="the cluster's name; several stand side by side (default: %(default)s)")
     flag("--port", type=int, help=f"of the API server on 127.0.0.1 (default: {PREFERRED_PORT}, or the next free one)")
@@ -68,6 +70,7 @@ def parser() -> argparse.ArgumentParser:
     flag("--fake-node-cpu", help='cpu of each fake node (default: "32")')
     flag("--fake-node-memory", help='memory of each fake node (default: "256Gi")')
     flag("--fake-node-pods", type=int, help="pods that each fake node takes (default: 110)")
+    flag("--isolation", choices=("auto", "none"), help="none: run pods without namespaces even where they are allowed (default: auto)")
     flag("--images", help="a file that adds to the table of images")
     flag("--scheduler-conf", help="the scheduler's policy file (default: the built-in policy)")
     flag("--timeout", type=float, default=60.0, help="seconds to wait for the cluster (default: %(default)s)")
@@ -84,40 +87,48 @@ def bring_up(cluster: Cluster, flags: dict[str, object], timeout: float, say: Sa
     Raises ClusterError, with nothing left running, when that cannot be done; a directory made for a new cluster is then
     removed again.
     """
-    new = not cluster.exists()
+    before = cluster.settings() if cluster.exists() else None
     if running(cluster) is not None:
-        raise ClusterError(f'the cluster "{cluster.name}" is already running; "hekla status" shows how it is')
-    settings = with_flags(cluster.settings(), flags)
-    settings.port = choose_port(settings.port, asked=flags.get("port") is not None)
+        which = "" if cluster.name == "default" else f" --name {cluster.name}"
+        raise ClusterError(f'the cluster "{cluster.name}" is already running; "hekla status{which}" shows how it is')
+    settings = with_flags(before or Settings(), flags)
+    settings.port = choose_port(settings.port, ports_of_others(cluster), asked=flags.get("port") is not None)
     if not (settings.admission_port and is_free(settings.admission_port)):
         settings.admission_port = any_free_port()
-    cluster.make_directories()
+    supervisor: subprocess.Popen[bytes] | None = None
+    made = not cluster.directory.exists()
     try:
+        cluster.make_directories()
         certify(cluster, settings)
         cluster.keep(settings)
         say("certificates", "ok", "")
         started = time.time()
-        launch(cluster)
+        supervisor = launch(cluster)
         asyncio.run(wait_until_ready(cluster, settings, started, time.monotonic() + timeout, say))
     except BaseException as error:
-        from hekla.cli.down import stop
-
-        stop(cluster)
-        if new:
-            shutil.rmtree(cluster.directory, ignore_errors=True)
+        abandon(cluster, supervisor, before, made)
         if isinstance(error, OSError):
-            raise ClusterError(os_error(error)) from error
+            raise ClusterError(refusal(error)) from error
         raise
 
 
-def os_error(error: OSError) -> str:
-    """A message for what the system refused."""
-    hints = {
-        errno.ENOSPC: "the disk is full; free some space and try again",
-        errno.EACCES: "no permission; choose another place with XDG_STATE_HOME",
-        errno.EROFS: "the file system is read-only; choose another place with XDG_STATE_HOME",
-    }
-    return f"{error.filename or 'a file'}: {error.strerror}" + (f": {hints[error.errno]}" if error.errno in hints else "")
+def abandon(cluster: Cluster, supervisor: subprocess.Popen[bytes] | None, before: Settings | None, made: bool) -> None:
+    """Makes everything as it was before: no process left, the old settings, no directory where there was none."""
+    from hekla.cli.down import stop
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not leave half of it behind
+    if supervisor is not None:  # it may not have taken its lock yet, so that `stop` alone would not see it
+        supervisor.terminate()
+        supervisor.wait()
+    try:
+        stop(cluster)
+        if made:
+            cluster.delete()
+        elif before is not None:
+            cluster.keep(before)
+    except (ClusterError, OSError):
+        pass  # the reason why the cluster did not come up is what the user must read
 
 
 def with_flags(settings: Settings, flags: dict[str, object]) -> Settings:
@@ -149,15 +160,27 @@ def check_size(flag: str, value: str) -> None:
         raise ClusterError(f'{flag} {value}: a size above zero is expected, for example "4" or "8Gi"')
 
 
-def choose_port(port: int, *, asked: bool) -> int:
-    """A free port on 127.0.0.1: the one asked for or used before, else the preferred one or the next free one after it."""
+def ports_of_others(cluster: Cluster) -> set[int]:
+    """Ports that this user's other clusters have used: they want them again when they are started."""
+    ports = set()
+    for settings_file in cluster.directory.parent.glob("*/cluster.json"):
+        if settings_file != cluster.settings_file:
+            try:
+                ports.add(Cluster(settings_file.parent).settings().port)
+            except ClusterError:
+                continue  # damaged: its own `hekla up` says so
+    return ports
+
+
+def choose_port(port: int, others: Collection[int] = (), *, asked: bool) -> int:
+    """A free port on 127.0.0.1: the one asked for or used before, else the preferred one or the next after it that is no other's."""
     if port:
         if not is_free(port):
             origin = "--port" if asked else "the port that this cluster has used"
             raise ClusterError(f"{origin}, {port}, is in use by another program; stop it, or choose another with --port")
         return port
     for candidate in range(PREFERRED_PORT, PREFERRED_PORT + 100):
-        if is_free(candidate):
+        if candidate not in others and is_free(candidate):
             return candidate
     raise ClusterError(f"no free port from {PREFERRED_PORT} to {PREFERRED_PORT + 99}; choose one with --port")
 

@@ -7,9 +7,11 @@ supervisor walks it, `hekla status` prints it.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
+import shutil
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -42,6 +44,8 @@ class Settings(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     fake_node_cpu: str = "32"
     fake_node_memory: str = "256Gi"
     fake_node_pods: int = 110
+    isolation: str = "auto"
+    """Or none: pods go without namespaces, as they do on a machine that allows none."""
     images: str = ""
     """A file that adds to the agent's table of images."""
     scheduler_conf: str = ""
@@ -100,10 +104,14 @@ class Cluster:
         if len(os.fsencode(inside)) <= LONGEST_SOCKET_PATH:
             return inside
         digest = hashlib.sha256(os.fsencode(self.directory)).hexdigest()[:16]
-        return Path(tempfile.gettempdir()) / f"hekla-{os.getuid()}" / f"{digest}.sock"
+        return Path(tempfile.gettempdir()) / f"hekla-{os.getuid()}-{digest}" / "api.sock"
 
     def exists(self) -> bool:
-        return self.settings_file.exists()
+        """Whether the cluster was made.  Raises ClusterError where the system does not let this user look."""
+        try:
+            return self.settings_file.exists()
+        except OSError as error:
+            raise ClusterError(refusal(error)) from error
 
     def make_directories(self) -> None:
         """Makes the directories, private to the user.  Raises ClusterError where the system refuses."""
@@ -111,9 +119,24 @@ class Cluster:
             for directory in (self.directory, self.pki, self.data, self.logs, self.run, self.pods, self.socket.parent):
                 directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
-            raise ClusterError(f"cannot make {error.filename}: {error.strerror}; choose another place with XDG_STATE_HOME") from error
+            raise ClusterError(refusal(error)) from error
         if self.socket.parent.stat().st_uid != os.getuid():
             raise ClusterError(f"{self.socket.parent} belongs to another user; remove it or set TMPDIR")
+
+    def remove_socket_directory(self) -> None:
+        """Removes the short directory of the sockets, where there is one."""
+        if self.socket.parent != self.run:
+            shutil.rmtree(self.socket.parent, ignore_errors=True)
+
+    def delete(self) -> None:
+        """Removes everything of the cluster.  Raises ClusterError where the system refuses."""
+        try:
+            shutil.rmtree(self.directory)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise ClusterError(refusal(error)) from error
+        self.remove_socket_directory()
 
     def settings(self) -> Settings:
         """The settings that the cluster was made with, or the defaults.  Raises ClusterError when the file is damaged."""
@@ -121,6 +144,8 @@ class Cluster:
             return msgspec.json.decode(self.settings_file.read_bytes(), type=Settings)
         except FileNotFoundError:
             return Settings()
+        except OSError as error:
+            raise ClusterError(refusal(error)) from error
         except msgspec.MsgspecError as error:
             raise ClusterError(f"{self.settings_file} is damaged ({error}); mend it or remove the cluster's directory") from error
 
@@ -154,6 +179,7 @@ class Cluster:
                 f"--api-server-address=127.0.0.1:{settings.port}",
                 *([f"--node-cpu={settings.node_cpu}"] if settings.node_cpu else []),
                 *([f"--node-memory={settings.node_memory}"] if settings.node_memory else []),
+                *([f"--isolation={settings.isolation}"] if settings.isolation != "auto" else []),
                 *([f"--images={settings.images}"] if settings.images else []),
                 *([
                     f"--fake-nodes={settings.fake_nodes}", f"--fake-node-cpu={settings.fake_node_cpu}",
@@ -170,12 +196,33 @@ class Cluster:
         ]
 
 
+HINTS = {
+    errno.ENOSPC: "the disk is full; free some space and try again",
+    errno.EDQUOT: "your quota of the disk is used up; free some space and try again",
+    errno.EACCES: "choose another place with XDG_STATE_HOME",
+    errno.EPERM: "choose another place with XDG_STATE_HOME",
+    errno.EROFS: "choose another place with XDG_STATE_HOME",
+    errno.EMFILE: 'too many files are open; raise the limit ("ulimit -n")',
+}
+
+
+def refusal(error: OSError) -> str:
+    """A message for what the system refused: which file, why, and what would help."""
+    hint = HINTS.get(error.errno or 0)
+    return f"{error.filename or 'a file'}: {error.strerror or error}" + (f": {hint}" if hint else "")
+
+
 def write_atomically(path: Path, content: bytes) -> None:
     """Replaces a file in one step, readable by its owner alone."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        error.filename = error.filename or str(path)  # a write that fails names no file
+        raise

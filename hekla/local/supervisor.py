@@ -8,6 +8,7 @@ it before it starts its own.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import logging
 import os
@@ -23,7 +24,7 @@ from types import FrameType
 
 import msgspec
 
-from hekla.local.cluster import Cluster, ClusterError, Program, write_atomically
+from hekla.local.cluster import Cluster, ClusterError, Program, refusal, write_atomically
 
 log = logging.getLogger("supervisor")
 
@@ -31,6 +32,7 @@ FIRST_BACK_OFF = 0.2
 LONGEST_BACK_OFF = 10.0
 STEADY_AFTER = 10.0
 """Seconds that a process must have run for its next crash to count as the first."""
+WRITE_AGAIN = 1.0
 PATIENCE = 8.0
 """Seconds between SIGTERM and SIGKILL."""
 
@@ -96,28 +98,36 @@ class Child:
         """Monotonic time of the next start, while no instance runs."""
 
     def start(self, notify_socket: Path) -> None:
-        """Starts an instance whose output is appended to the log."""
+        """Starts an instance whose output is appended to the log.  Where the system refuses, plans the next attempt."""
         environment = dict(os.environ, NOTIFY_SOCKET=str(notify_socket), PYTHONUNBUFFERED="1")
-        with open(self.log_file, "ab") as output:
-            self.process = subprocess.Popen(
-                self.program.command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment,
-                start_new_session=True, cwd="/",
-            )
         self.ready = False
         self.since = time.time()
+        try:
+            with open(self.log_file, "ab") as output:
+                self.process = subprocess.Popen(
+                    self.program.command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment,
+                    start_new_session=True, cwd="/",
+                )
+        except OSError as error:
+            self.again(time.monotonic(), f"no start: {refusal(error)}")
 
     def ended(self, now: float) -> bool:
         """Whether the instance has ended since the last look; plans the next start."""
         if self.process is None or self.process.poll() is None:
             return False
         code = self.process.returncode
-        self.last_exit = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        self.back_off = FIRST_BACK_OFF if time.time() - self.since > STEADY_AFTER else min(self.back_off * 2, LONGEST_BACK_OFF)
+        self.again(now, f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}")
+        return True
+
+    def again(self, now: float, why: str) -> None:
+        """Plans the next start; each soon after the last waits twice as long."""
+        steady = time.time() - self.since > STEADY_AFTER
+        self.last_exit = why
+        self.back_off = FIRST_BACK_OFF if steady else min(self.back_off * 2, LONGEST_BACK_OFF)
         self.start_at = now + self.back_off
         self.process = None
         self.ready = False
         self.restarts += 1
-        return True
 
     def status(self) -> ProcessStatus:
         return ProcessStatus(
@@ -134,6 +144,8 @@ class Supervisor:
         self.children = [Child(program, cluster.logs / f"{program.name}.log") for program in programs]
         self.notify_path = cluster.socket.with_name(f"{cluster.socket.stem}.notify")
         self.stopping = False
+        self.write_again: float | None = None
+        """Monotonic time at which a status that could not be written is written again."""
 
     def run(self) -> int:
         """Supervises until SIGTERM or SIGINT.  Raises ClusterError when another supervisor holds the cluster."""
@@ -165,6 +177,7 @@ class Supervisor:
             notify.close()
             self.notify_path.unlink(missing_ok=True)
             self.cluster.status_file.unlink(missing_ok=True)
+            self.cluster.remove_socket_directory()
             os.close(lock)
         return 0
 
@@ -192,12 +205,17 @@ class Supervisor:
                 continue
             if child.start_at <= now:
                 child.start(self.notify_path)
-                log.info("%s started as process %d", child.program.name, child.process.pid if child.process else 0)
+                if child.process is not None:
+                    log.info("%s started as process %d", child.program.name, child.process.pid)
+                else:
+                    log.warning("%s: %s", child.program.name, child.last_exit)
                 changed = True
-            else:
+            if child.process is None:
                 wait = min(wait if wait is not None else child.start_at - now, child.start_at - now)
-        if changed:
+        if changed or (self.write_again is not None and self.write_again <= now):
             self.write_status()
+        if self.write_again is not None:
+            wait = min(wait if wait is not None else WRITE_AGAIN, max(0.0, self.write_again - now))
         return wait
 
     def hear(self, notify: socket.socket) -> None:
@@ -245,41 +263,54 @@ class Supervisor:
                 process.wait()
 
     def write_status(self) -> None:
+        """Writes down how everything is; where that fails (a full disk), the processes run on and the next second tries again."""
         status = Status(os.getpid(), [child.status() for child in self.children])
-        write_atomically(self.cluster.status_file, msgspec.json.encode(status))
+        try:
+            write_atomically(self.cluster.status_file, msgspec.json.encode(status))
+        except OSError as error:
+            self.write_again = time.monotonic() + WRITE_AGAIN
+            log.error("the status is not written: %s", refusal(error))
+        else:
+            self.write_again = None
 
 
 def end_leftovers(cluster: Cluster) -> None:
-    """Ends the daemons that a killed supervisor left behind, known by pid and by this cluster's paths in their arguments."""
-    status = read_status(cluster)
-    if status is None:
-        return
+    """Ends the daemons that a killed supervisor left behind.
+
+    They are known by their command lines, not by status.json: a supervisor may be killed after a start and before it wrote.
+    """
     import psutil
 
     left = []
-    for process in status.processes:
+    for found in psutil.process_iter():
         try:
-            found = psutil.Process(process.pid) if process.pid else None
-            if found is not None and any(str(cluster.directory) in argument for argument in found.cmdline()):
-                log.warning("ending %s, process %d, which an earlier supervisor left", process.name, process.pid)
+            if belongs(cluster, found.cmdline()):
+                log.warning("ending process %d, which an earlier supervisor left", found.pid)
                 found.terminate()
                 left.append(found)
-        except psutil.NoSuchProcess:
-            continue
+        except psutil.Error:
+            continue  # ended meanwhile, or another user's
     _, alive = psutil.wait_procs(left, timeout=PATIENCE)
     for found in alive:
-        found.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found.kill()
     psutil.wait_procs(alive, timeout=PATIENCE)
 
 
-def launch(cluster: Cluster) -> int:
-    """Starts the supervisor of the cluster as a detached process; gives its pid."""
+def belongs(cluster: Cluster, command: list[str]) -> bool:
+    """Whether this command line is that of a daemon of the cluster: `python -m hekla DAEMON` with a path of the cluster."""
+    if command[1:3] != ["-m", "hekla"] or len(command) < 4:
+        return False
+    return any(f"{cluster.directory}{os.sep}" in argument for argument in command[4:])
+
+
+def launch(cluster: Cluster) -> subprocess.Popen[bytes]:
+    """Starts the supervisor of the cluster as a detached process."""
     with open(cluster.logs / "supervisor.log", "ab") as output:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             [sys.executable, "-m", "hekla.local.supervisor", str(cluster.directory)],
             stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, cwd="/",
         )
-    return process.pid
 
 
 def end(cluster: Cluster, patience: float = 3 * PATIENCE) -> bool:
@@ -288,6 +319,7 @@ def end(cluster: Cluster, patience: float = 3 * PATIENCE) -> bool:
     if pid is None:
         end_leftovers(cluster)
         cluster.status_file.unlink(missing_ok=True)
+        cluster.remove_socket_directory()
         return False
     if pid > 0:
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import shutil
 import signal
@@ -16,6 +15,7 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.table import Table
 
+from hekla.cli.arguments import Parser
 from hekla.cli.demo import stories
 from hekla.cli.down import stop
 from hekla.cli.up import bring_up
@@ -36,7 +36,9 @@ class Story(NamedTuple):
 
 STORIES = [
     Story("01 hello", "the job runs, its line is in the log, it completes", stories.hello),
-    Story("02 two queues", "48 slots of half a cpu, weights 1:2, both queues with work for all of them: 16 pods of queue-a run beside 32 of queue-b", stories.two_queues),
+    Story("02 two queues",
+          "48 slots of half a cpu, weights 1:2, both queues with work for all of them: "
+          "16 pods of queue-a run beside 32 of queue-b", stories.two_queues),
     Story("03 gang too big", "20 x 4 cpu on 24 cpu: not one pod starts, and the PodGroup says why; with minAvailable 4, at least 4 run",
           stories.gang),
     Story("04 task dependency", "no pod of task-b exists until task-a runs; both complete", stories.dependency),
@@ -46,9 +48,10 @@ STORIES = [
 
 def main(argv: list[str]) -> int:
     """The command; exit code 0 only if every story ended as expected."""
-    parser = argparse.ArgumentParser(prog="hekla demo", description="Runs real jobs on a temporary cluster and checks each.")
+    parser = Parser("hekla demo", "Runs real jobs on a temporary cluster and checks each.")
     parser.add_argument("--keep", action="store_true", help="leave the cluster's directory for a look at its logs")
-    arguments = parser.parse_args(argv)
+    parser.add_argument("--isolation", choices=("auto", "none"), default="auto", help="none: run pods without namespaces")
+    arguments = parser.parse(argv)
     console = Console()
     directory = Path(tempfile.mkdtemp(prefix="hekla-demo-"))
     cluster = Cluster(directory / "demo")
@@ -56,9 +59,9 @@ def main(argv: list[str]) -> int:
     began = time.monotonic()
     try:
         console.print(f"[bold]A cluster of {NODES} nodes with {NODE_CPU} cpu each, on this machine[/bold]")
-        flags: dict[str, object] = {"nodes": NODES, "node_cpu": NODE_CPU, "node_memory": "4Gi"}
+        flags: dict[str, object] = {"nodes": NODES, "node_cpu": NODE_CPU, "node_memory": "4Gi", "isolation": arguments.isolation}
         bring_up(cluster, flags, 60, lambda what, how, detail: console.print(f"  {what:<24} [green]{how}[/green]  {detail}"))
-        explain_isolation(console)
+        explain_isolation(console, arguments.isolation)
         rows = asyncio.run(tell_all(cluster, console))
     except ClusterError as error:
         console.print(f"\n[red]{error}[/red]", highlight=False)
@@ -78,10 +81,12 @@ def main(argv: list[str]) -> int:
     return 0 if good == len(rows) else 1
 
 
-def explain_isolation(console: Console) -> None:
+def explain_isolation(console: Console, wanted: str) -> None:
     """What the pods of this demo go without on this machine."""
     from hekla.local.agent import isolation
 
+    if wanted == "none":
+        console.print("\nPods run without namespaces, as told by --isolation=none.", highlight=False)
     without = [finding for finding in isolation.survey() if not finding.available]
     if without:
         console.print("\nThis machine runs pods without: " + "; ".join(f"{f.name} ({f.why_not})" for f in without), highlight=False)

@@ -1,0 +1,35 @@
+"""The command line of `hekla`'s own commands: argparse, with the nearest name for a flag that does not exist."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import NoReturn
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that takes flags in full only, so that a flag added later never changes what an old script means."""
+
+    def __init__(self, prog: str, description: str | None) -> None:
+        super().__init__(prog=prog, description=description, allow_abbrev=False)
+
+    def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """The flags; exits with code 2 and a message on what is wrong."""
+        found, unknown = self.parse_known_args(arguments)
+        if unknown:
+            self.error(self.unknown(unknown[0]))
+        return found
+
+    def unknown(self, word: str) -> str:
+        """What to say of a word that means nothing here."""
+        if not word.startswith("-"):
+            return f'"{word}" is not expected here; this command takes flags only'
+        flag = word.partition("=")[0]
+        near = get_close_matches(flag, list(self._option_string_actions), 1)
+        return f"unknown flag {flag}" + (f"; did you mean {near[0]}?" if near else "")
+
+    def error(self, message: str) -> NoReturn:
+        print(f'{self.prog}: {message}\n"{self.prog} --help" lists the flags.', file=sys.stderr)
+        sys.exit(2)
