@@ -8,50 +8,37 @@ why, in words for the person who wrote it.  Reference: scheduler-core 2.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
-from hekla.engine import matching, resources
-from hekla.engine.durations import instant, seconds
+from hekla.engine import resources
+from hekla.engine.durations import instant
 from hekla.engine.nodes import NodeFacts, NodeTable, Taint
 from hekla.engine.podclass import PodClasses, TermTable, image_name
 from hekla.engine.queues import Contribution, Queue
+from hekla.engine.reading import (
+    GROUP_NAME,
+    PREEMPTABLE,
+    TASK_SPEC,
+    TRUE,
+    Tree,
+    claim_keys,
+    condition_of,
+    key_of,
+    number,
+    optional_amounts,
+    pod_index,
+    policy_of,
+    priority_of,
+    revocable_zone,
+    scheduled_at,
+    sent_status,
+    status_of,
+    topology_of,
+    tree_of_object,
+    waiting_time,
+)
 from hekla.engine.resources import Amounts, ResourceSpace, add
-from hekla.engine.tasks import FINISHED, NOWHERE, Job, Status, Task, Topology, is_allocated
-
-GROUP_NAME = "scheduling.k8s.io/group-name"
-TASK_SPEC = "volcano.sh/task-spec"
-TASK_PRIORITY = "volcano.sh/task-priority"
-PREEMPTABLE = "volcano.sh/preemptable"
-REVOCABLE_ZONE = "volcano.sh/revocable-zone"
-SLA_KEYS = ("volcano.sh/sla-waiting-time", "sla-waiting-time")
-_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
-_IN_FLIGHT = (Status.BINDING,)
-Tree = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class SubGroupPolicy:
-    """How a PodGroup divides its pods into sub-groups.  Reference: scheduler-core 2.10."""
-
-    name: str
-    selector: matching.LabelSelector | None
-    keys: tuple[str, ...]
-    size: int
-    topology: Topology | None
-
-    def match(self, labels: Mapping[str, str]) -> list[str] | None:
-        """The values that name the sub-group of a pod with these labels; None where the policy does not apply."""
-        if not self.keys or (self.selector is not None and not self.selector.matches(labels)):
-            return None
-        values = [labels.get(key, "") for key in self.keys]
-        return values if all(values) else None
-
-    def join(self, values: list[str]) -> str:
-        joined = "-".join(values)
-        return joined if len(joined.encode()) <= 128 else _short_hash(joined)
+from hekla.engine.tasks import FINISHED, NOWHERE, Job, Status, Task, is_allocated
 
 
 class State:
@@ -114,7 +101,7 @@ class State:
 
     def remove_pod(self, pod: Any) -> None:
         """A pod is gone.  Takes the object or its key."""
-        key = pod if isinstance(pod, str) else _key(_tree(pod))
+        key = pod if isinstance(pod, str) else key_of(tree_of_object(pod))
         self.rejected.pop(("Pod", key), None)
         task = self.tasks.pop(key, None)
         if task is not None:
@@ -123,7 +110,7 @@ class State:
 
     def _upsert_pod(self, tree: Tree) -> None:
         meta, spec = tree.get("metadata") or {}, tree.get("spec") or {}
-        key = _key(tree)
+        key = key_of(tree)
         old = self.tasks.get(key)
         node = spec.get("nodeName", "")
         scheduler = spec.get("schedulerName", "")
@@ -159,21 +146,21 @@ class State:
         pods = self.classes.intern(namespace, labels, annotations, spec)
         if self.terms.new:
             self._count_new_terms()
-        task = Task(_key(tree), namespace, name, meta.get("uid", ""), pods, self.terms.label_set(namespace, labels))
+        task = Task(key_of(tree), namespace, name, meta.get("uid", ""), pods, self.terms.label_set(namespace, labels))
         task.role = annotations.get(TASK_SPEC) or labels.get(TASK_SPEC, "")
-        task.priority = _priority(spec, annotations)
+        task.priority = priority_of(spec, annotations)
         task.priority_class = spec.get("priorityClassName", "")
         stated = annotations.get(PREEMPTABLE, labels.get(PREEMPTABLE))
-        task.preemptable = True if stated is None else stated in _TRUE
-        task.revocable_zone = _revocable_zone(annotations)
+        task.preemptable = True if stated is None else stated in TRUE
+        task.revocable_zone = revocable_zone(annotations)
         task.annotations = {name: value for name, value in annotations.items() if not name.startswith("kubectl.")}
         task.creation = instant(meta.get("creationTimestamp", "") or "")
-        task.index = _pod_index(name)
+        task.index = pod_index(name)
         task.gated = tuple(gate.get("name", "") for gate in spec.get("schedulingGates") or ())
-        task.claims = _claim_keys(namespace, spec, status)
+        task.claims = claim_keys(namespace, spec, status)
         task.nominated = status.get("nominatedNodeName", "")
         task.terminating = bool(meta.get("deletionTimestamp"))
-        task.status = _status(status.get("phase", ""), task.terminating, spec.get("nodeName", ""))
+        task.status = status_of(status.get("phase", ""), task.terminating, spec.get("nodeName", ""))
         task.start = instant(status.get("startTime", "") or "")
         task.disrupted = task.terminating and any(
             one.get("type") == "DisruptionTarget"
@@ -181,8 +168,8 @@ class State:
             and one.get("reason") == "PreemptionByScheduler"
             for one in status.get("conditions") or ()
         )
-        task.scheduled = _scheduled(status)
-        task.condition = _condition(status)
+        task.scheduled = scheduled_at(status)
+        task.condition = condition_of(status)
         return task
 
     def _join(self, task: Task, meta: Tree, scheduler: str) -> None:
@@ -237,7 +224,7 @@ class State:
 
     def remove_node(self, node: Any) -> None:
         """A node is gone.  Takes the object or its name."""
-        name = node if isinstance(node, str) else _key(_tree(node))
+        name = node if isinstance(node, str) else key_of(tree_of_object(node))
         self.rejected.pop(("Node", name), None)
         self.nodes.remove(name)
         self.version += 1
@@ -250,7 +237,7 @@ class State:
             (resources.CPU, "volcano.sh/oversubscription-cpu"),
             (resources.MEMORY, "volcano.sh/oversubscription-memory"),
         ):
-            allocatable[name] += _number(annotations.get(annotation, ""))
+            allocatable[name] += number(annotations.get(annotation, ""))
         images = {
             image_name(name): int(image.get("sizeBytes", 0))
             for image in status.get("images") or ()
@@ -259,7 +246,7 @@ class State:
         before = self.nodes.version
         self.nodes.upsert(
             NodeFacts(
-                name=_key(tree),
+                name=key_of(tree),
                 labels=dict(meta.get("labels") or {}),
                 taints=tuple(
                     Taint(one.get("key", ""), one.get("value", ""), one.get("effect", "")) for one in spec.get("taints") or ()
@@ -282,7 +269,7 @@ class State:
 
     def remove_pod_group(self, group: Any) -> None:
         """A PodGroup is gone.  Takes the object or its key."""
-        key = group if isinstance(group, str) else _key(_tree(group))
+        key = group if isinstance(group, str) else key_of(tree_of_object(group))
         self.rejected.pop(("PodGroup", key), None)
         job = self.jobs.get(key)
         if job is None:
@@ -300,11 +287,11 @@ class State:
         meta, spec, status = tree.get("metadata") or {}, tree.get("spec") or {}, tree.get("status") or {}
         minimum = spec.get("minResources")
         min_resources = None if minimum is None else resources.amounts(minimum)
-        policies = tuple(_policy(one) for one in spec.get("subGroupPolicy") or ())
-        topology = _topology(spec.get("networkTopology"))
+        policies = tuple(policy_of(one) for one in spec.get("subGroupPolicy") or ())
+        topology = topology_of(spec.get("networkTopology"))
         min_available = int(spec.get("minMember", 0) or 0)
         roles = {role: int(count) for role, count in (spec.get("minTaskMember") or {}).items()}
-        job = self._job(_key(tree))
+        job = self._job(key_of(tree))
         self.version += 1
         job.has_group, job.shadow = True, False
         job.pg_uid = meta.get("uid", "")
@@ -317,13 +304,13 @@ class State:
         job.annotations = dict(meta.get("annotations") or {})
         labels = meta.get("labels") or {}
         stated = job.annotations.get(PREEMPTABLE, labels.get(PREEMPTABLE))
-        job.preemptable = stated is not None and stated in _TRUE
-        job.stated_preemptable = stated is None or stated in _TRUE
-        job.revocable_zone = _revocable_zone(job.annotations)
-        job.waiting_time = _waiting_time(job.annotations)
+        job.preemptable = stated is not None and stated in TRUE
+        job.stated_preemptable = stated is None or stated in TRUE
+        job.revocable_zone = revocable_zone(job.annotations)
+        job.waiting_time = waiting_time(job.annotations)
         job.phase = status.get("phase", "")
         job.conditions = [dict(one) for one in status.get("conditions") or ()]
-        job.status_sent = _sent(status)
+        job.status_sent = sent_status(status)
         job.topology = topology
         job.policies = policies
         job.min_sub_jobs = {
@@ -341,7 +328,7 @@ class State:
 
     def remove_queue(self, queue: Any) -> None:
         """A Queue is gone.  Takes the object or its name."""
-        name = queue if isinstance(queue, str) else _key(_tree(queue))
+        name = queue if isinstance(queue, str) else key_of(tree_of_object(queue))
         self.rejected.pop(("Queue", name), None)
         if self.queues.pop(name, None) is not None:
             self.version += 1
@@ -349,7 +336,7 @@ class State:
 
     def _upsert_queue(self, tree: Tree) -> None:
         meta, spec, status = tree.get("metadata") or {}, tree.get("spec") or {}, tree.get("status") or {}
-        name = _key(tree)
+        name = key_of(tree)
         guarantee = (spec.get("guarantee") or {}).get("resource")
         reclaimable = spec.get("reclaimable")
         fresh = Queue(
@@ -361,9 +348,9 @@ class State:
             state=status.get("state", "") or "",
             creation=instant(meta.get("creationTimestamp", "") or ""),
             uid=name,
-            capability=_optional(spec.get("capability")),
-            deserved=_optional(spec.get("deserved")),
-            guarantee=_optional(guarantee),
+            capability=optional_amounts(spec.get("capability")),
+            deserved=optional_amounts(spec.get("deserved")),
+            guarantee=optional_amounts(guarantee),
             annotations=dict(meta.get("annotations") or {}),
             affinity=spec.get("affinity"),
             quota={
@@ -392,7 +379,7 @@ class State:
         self._guard("PriorityClass", priority, self._upsert_priority_class)
 
     def _upsert_priority_class(self, tree: Tree) -> None:
-        name = _key(tree)
+        name = key_of(tree)
         self.priority_classes[name] = int(tree.get("value", 0))
         if tree.get("globalDefault"):
             self._default_class, self.default_priority = name, int(tree.get("value", 0))
@@ -400,7 +387,7 @@ class State:
 
     def remove_priority_class(self, priority: Any) -> None:
         """A PriorityClass is gone.  Takes the object or its name."""
-        name = priority if isinstance(priority, str) else _key(_tree(priority))
+        name = priority if isinstance(priority, str) else key_of(tree_of_object(priority))
         self.priority_classes.pop(name, None)
         if name == self._default_class:
             self._default_class, self.default_priority = "", 0
@@ -416,19 +403,19 @@ class State:
         self._guard("Namespace", namespace, self._upsert_namespace)
 
     def _upsert_namespace(self, tree: Tree) -> None:
-        name = _key(tree)
+        name = key_of(tree)
         self.terms.namespaces[name] = dict((tree.get("metadata") or {}).get("labels") or {})
         self.upsert_other("Namespace", tree)
 
     def upsert_other(self, kind: str, obj: Any) -> None:
         """Any other object that a plugin may read: ResourceQuota, PodDisruptionBudget, HyperNode, a volume claim, ..."""
-        tree = _tree(obj)
-        self.others.setdefault(kind, {})[_key(tree)] = tree
+        tree = tree_of_object(obj)
+        self.others.setdefault(kind, {})[key_of(tree)] = tree
         self.version += 1
         self.hyper_version += kind == "HyperNode"
 
     def remove_other(self, kind: str, obj: Any) -> None:
-        key = obj if isinstance(obj, str) else _key(_tree(obj))
+        key = obj if isinstance(obj, str) else key_of(tree_of_object(obj))
         self.others.get(kind, {}).pop(key, None)
         self.version += 1
         self.hyper_version += kind == "HyperNode"
@@ -558,8 +545,8 @@ class State:
 
     def _guard(self, kind: str, obj: Any, upsert: Callable[[Tree], None]) -> None:
         try:
-            tree = _tree(obj)
-            key = _key(tree)
+            tree = tree_of_object(obj)
+            key = key_of(tree)
         except (AttributeError, TypeError, ValueError, KeyError) as error:
             self.rejected[(kind, "?")] = f"not an object: {error}"
             return
@@ -569,133 +556,3 @@ class State:
             self.rejected[(kind, key)] = str(error)
             return
         self.rejected.pop((kind, key), None)
-
-
-def _tree(obj: Any) -> Tree:
-    if isinstance(obj, Mapping):
-        return obj
-    tree = msgspec.to_builtins(obj)
-    if not isinstance(tree, dict):
-        raise TypeError(f"{type(obj).__name__} is not an object")
-    return tree
-
-
-def _key(tree: Tree) -> str:
-    meta = tree.get("metadata") or {}
-    name, namespace = meta.get("name", ""), meta.get("namespace", "")
-    if not name:
-        raise ValueError("metadata.name is missing")
-    return f"{namespace}/{name}" if namespace else str(name)
-
-
-def _status(phase: str, deleting: bool, node: str) -> Status:
-    if phase == "Running":
-        return Status.RELEASING if deleting else Status.RUNNING
-    if phase in ("Pending", ""):
-        if deleting:
-            return Status.RELEASING
-        return Status.BOUND if node else Status.PENDING
-    return {"Succeeded": Status.SUCCEEDED, "Failed": Status.FAILED}.get(phase, Status.UNKNOWN)
-
-
-def _priority(spec: Tree, annotations: Tree) -> int:
-    stated = annotations.get(TASK_PRIORITY)
-    if stated is not None:
-        try:
-            return int(stated)
-        except ValueError:
-            pass
-    value = spec.get("priority")
-    return 1 if value is None else int(value)
-
-
-def _revocable_zone(annotations: Tree) -> str:
-    zone = annotations.get(REVOCABLE_ZONE)
-    if zone is not None:
-        return "*" if zone == "*" else ""
-    return "*" if annotations.get(PREEMPTABLE) in _TRUE else ""
-
-
-def _pod_index(name: str) -> int | None:
-    parts = name.split("-")
-    return int(parts[-1]) if len(parts) >= 3 and parts[-1].isdigit() else None
-
-
-def _scheduled(status: Tree) -> float:
-    for one in status.get("conditions") or ():
-        if one.get("type") == "PodScheduled" and one.get("status") == "True":
-            return instant(one.get("lastTransitionTime", "") or "")
-    return 0.0
-
-
-def _condition(status: Tree) -> tuple[str, str, str] | None:
-    for one in status.get("conditions") or ():
-        if one.get("type") == "PodScheduled" and one.get("status") == "False":
-            return one.get("reason", ""), one.get("message", ""), status.get("nominatedNodeName", "")
-    return None
-
-
-def _claim_keys(namespace: str, spec: Tree, status: Tree) -> tuple[str, ...]:
-    made = {one.get("name", ""): one.get("resourceClaimName", "") for one in status.get("resourceClaimStatuses") or ()}
-    named = (one.get("resourceClaimName") or made.get(one.get("name", "")) for one in spec.get("resourceClaims") or ())
-    return tuple(sorted(f"{namespace}/{name}" for name in named if name))
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return 0.0
-
-
-def _optional(quantities: Tree | None) -> Amounts:
-    return resources.amounts(quantities) if quantities else {}
-
-
-def _waiting_time(annotations: Tree) -> float | None:
-    for key in SLA_KEYS:
-        try:
-            length = seconds(annotations.get(key, ""))
-        except ValueError:
-            continue
-        if length > 0:
-            return length
-    return None
-
-
-def _topology(tree: Tree | None) -> Topology | None:
-    if tree is None:
-        return None
-    tier = tree.get("highestTierAllowed")
-    return Topology(tree.get("mode", ""), None if tier is None else int(tier), tree.get("highestTierName", ""))
-
-
-def _policy(tree: Tree) -> SubGroupPolicy:
-    keys = tuple(str(one) for one in tree.get("matchLabelKeys") or ())
-    try:
-        selector = matching.label_selector(tree.get("labelSelector"))
-    except ValueError:
-        keys, selector = (), None  # A selector that cannot be read matches nothing.
-    size = tree.get("subGroupSize")
-    return SubGroupPolicy(
-        str(tree.get("name", "")), selector, keys, 1 if size is None else int(size), _topology(tree.get("networkTopology"))
-    )
-
-
-def _sent(status: Tree) -> tuple[Any, ...]:
-    """What the API holds of a PodGroup's status, in the form that is compared at the end of a cycle."""
-    conditions = tuple(
-        (one.get("type", ""), one.get("status", ""), one.get("reason", ""), one.get("message", ""))
-        for one in status.get("conditions") or ()
-    )
-    counts = (int(status.get(name, 0) or 0) for name in ("running", "succeeded", "failed"))
-    return (status.get("phase", ""), *counts, conditions)
-
-
-def _short_hash(text: str) -> str:
-    """32 bits of FNV-1a, written with letters that a name may have."""
-    value = 2166136261
-    for byte in text.encode():
-        value = ((value ^ byte) * 16777619) & 0xFFFFFFFF
-    alphabet = "bcdfghjklmnpqrstvwxz2456789"
-    return "".join(alphabet[ord(digit) % len(alphabet)] for digit in str(value))

@@ -1,0 +1,179 @@
+"""What API objects say, in the engine's words: small pure functions from JSON trees.
+
+They raise ValueError and the like for what cannot be understood; the state turns that into a reason on the object.
+Reference: scheduler-core 2.5 to 2.10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from hekla.engine import matching, resources
+from hekla.engine.durations import instant, seconds
+from hekla.engine.resources import Amounts
+from hekla.engine.tasks import Status, Topology
+
+GROUP_NAME = "scheduling.k8s.io/group-name"
+TASK_SPEC = "volcano.sh/task-spec"
+TASK_PRIORITY = "volcano.sh/task-priority"
+PREEMPTABLE = "volcano.sh/preemptable"
+REVOCABLE_ZONE = "volcano.sh/revocable-zone"
+SLA_KEYS = ("volcano.sh/sla-waiting-time", "sla-waiting-time")
+TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+Tree = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SubGroupPolicy:
+    """How a PodGroup divides its pods into sub-groups.  Reference: scheduler-core 2.10."""
+
+    name: str
+    selector: matching.LabelSelector | None
+    keys: tuple[str, ...]
+    size: int
+    topology: Topology | None
+
+    def match(self, labels: Mapping[str, str]) -> list[str] | None:
+        """The values that name the sub-group of a pod with these labels; None where the policy does not apply."""
+        if not self.keys or (self.selector is not None and not self.selector.matches(labels)):
+            return None
+        values = [labels.get(key, "") for key in self.keys]
+        return values if all(values) else None
+
+    def join(self, values: list[str]) -> str:
+        joined = "-".join(values)
+        return joined if len(joined.encode()) <= 128 else short_hash(joined)
+
+
+def tree_of_object(obj: Any) -> Tree:
+    if isinstance(obj, Mapping):
+        return obj
+    tree = msgspec.to_builtins(obj)
+    if not isinstance(tree, dict):
+        raise TypeError(f"{type(obj).__name__} is not an object")
+    return tree
+
+
+def key_of(tree: Tree) -> str:
+    meta = tree.get("metadata") or {}
+    name, namespace = meta.get("name", ""), meta.get("namespace", "")
+    if not name:
+        raise ValueError("metadata.name is missing")
+    return f"{namespace}/{name}" if namespace else str(name)
+
+
+def status_of(phase: str, deleting: bool, node: str) -> Status:
+    if phase == "Running":
+        return Status.RELEASING if deleting else Status.RUNNING
+    if phase in ("Pending", ""):
+        if deleting:
+            return Status.RELEASING
+        return Status.BOUND if node else Status.PENDING
+    return {"Succeeded": Status.SUCCEEDED, "Failed": Status.FAILED}.get(phase, Status.UNKNOWN)
+
+
+def priority_of(spec: Tree, annotations: Tree) -> int:
+    stated = annotations.get(TASK_PRIORITY)
+    if stated is not None:
+        try:
+            return int(stated)
+        except ValueError:
+            pass
+    value = spec.get("priority")
+    return 1 if value is None else int(value)
+
+
+def revocable_zone(annotations: Tree) -> str:
+    zone = annotations.get(REVOCABLE_ZONE)
+    if zone is not None:
+        return "*" if zone == "*" else ""
+    return "*" if annotations.get(PREEMPTABLE) in TRUE else ""
+
+
+def pod_index(name: str) -> int | None:
+    parts = name.split("-")
+    return int(parts[-1]) if len(parts) >= 3 and parts[-1].isdigit() else None
+
+
+def scheduled_at(status: Tree) -> float:
+    for one in status.get("conditions") or ():
+        if one.get("type") == "PodScheduled" and one.get("status") == "True":
+            return instant(one.get("lastTransitionTime", "") or "")
+    return 0.0
+
+
+def condition_of(status: Tree) -> tuple[str, str, str] | None:
+    for one in status.get("conditions") or ():
+        if one.get("type") == "PodScheduled" and one.get("status") == "False":
+            return one.get("reason", ""), one.get("message", ""), status.get("nominatedNodeName", "")
+    return None
+
+
+def claim_keys(namespace: str, spec: Tree, status: Tree) -> tuple[str, ...]:
+    made = {one.get("name", ""): one.get("resourceClaimName", "") for one in status.get("resourceClaimStatuses") or ()}
+    named = (one.get("resourceClaimName") or made.get(one.get("name", "")) for one in spec.get("resourceClaims") or ())
+    return tuple(sorted(f"{namespace}/{name}" for name in named if name))
+
+
+def number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
+
+
+def optional_amounts(quantities: Tree | None) -> Amounts:
+    return resources.amounts(quantities) if quantities else {}
+
+
+def waiting_time(annotations: Tree) -> float | None:
+    for key in SLA_KEYS:
+        try:
+            length = seconds(annotations.get(key, ""))
+        except ValueError:
+            continue
+        if length > 0:
+            return length
+    return None
+
+
+def topology_of(tree: Tree | None) -> Topology | None:
+    if tree is None:
+        return None
+    tier = tree.get("highestTierAllowed")
+    return Topology(tree.get("mode", ""), None if tier is None else int(tier), tree.get("highestTierName", ""))
+
+
+def policy_of(tree: Tree) -> SubGroupPolicy:
+    keys = tuple(str(one) for one in tree.get("matchLabelKeys") or ())
+    try:
+        selector = matching.label_selector(tree.get("labelSelector"))
+    except ValueError:
+        keys, selector = (), None  # A selector that cannot be read matches nothing.
+    size = tree.get("subGroupSize")
+    return SubGroupPolicy(
+        str(tree.get("name", "")), selector, keys, 1 if size is None else int(size), topology_of(tree.get("networkTopology"))
+    )
+
+
+def sent_status(status: Tree) -> tuple[Any, ...]:
+    """What the API holds of a PodGroup's status, in the form that is compared at the end of a cycle."""
+    conditions = tuple(
+        (one.get("type", ""), one.get("status", ""), one.get("reason", ""), one.get("message", ""))
+        for one in status.get("conditions") or ()
+    )
+    counts = (int(status.get(name, 0) or 0) for name in ("running", "succeeded", "failed"))
+    return (status.get("phase", ""), *counts, conditions)
+
+
+def short_hash(text: str) -> str:
+    """32 bits of FNV-1a, written with letters that a name may have."""
+    value = 2166136261
+    for byte in text.encode():
+        value = ((value ^ byte) * 16777619) & 0xFFFFFFFF
+    alphabet = "bcdfghjklmnpqrstvwxz2456789"
+    return "".join(alphabet[ord(digit) % len(alphabet)] for digit in str(value))
