@@ -21,6 +21,7 @@ from hekla.cli.down import stop
 from hekla.cli.up import bring_up
 from hekla.kube import config
 from hekla.kube.client import Client
+from hekla.kube.errors import ApiError
 from hekla.local.cluster import Cluster, ClusterError
 
 NODES, NODE_CPU = 6, "4"
@@ -104,6 +105,8 @@ async def tell_all(cluster: Cluster, console: Console) -> list[tuple[Story, str,
                     seen, ok = await story.tell(client), True
                 except stories.Differs as differs:
                     seen, ok = str(differs), False
+                except ApiError as error:
+                    seen, ok = f"the API server answered: {error}", False
             mark = "[green]ok[/green]" if ok else "[red]differs[/red]"
             console.print(f"  {story.title:<20} {mark}  {time.monotonic() - began:4.1f} s")
             rows.append((story, seen, ok))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 
 from hekla.api import batch, core, meta, scheduling
@@ -102,6 +103,7 @@ async def two_queues(client: Client) -> str:
     await cordon(client, nodes, True)
     for name, weight in (("queue-a", 1), ("queue-b", 2)):
         await client.create(scheduling.QUEUE, manifests.queue(name, weight))
+        await until(f"queue {name} Open", partial(is_open, client, name))
     jobs = manifests.weighted()
     names = [job["metadata"]["name"] for job in jobs]
     for job in jobs:
@@ -129,6 +131,10 @@ async def two_queues(client: Client) -> str:
     if (a, b) != (16, 32):
         raise Differs(f"{a} pods of queue-a beside {b} of queue-b")
     return "16 pods of queue-a beside 32 of queue-b; then all 12 jobs completed"
+
+
+async def is_open(client: Client, queue: str) -> bool | None:
+    return True if (await client.get(scheduling.QUEUE, queue)).status.state == "Open" else None
 
 
 async def cordon(client: Client, nodes: list[str], closed: bool) -> None:
