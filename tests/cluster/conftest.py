@@ -6,7 +6,6 @@ import contextlib
 import shutil
 import subprocess
 import tempfile
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 from tests.cluster.api import Api
 from tests.cluster.checklist import STEP_TWO, Tally, items_of
 
-FAKE_NODES = 100
+FAKE_NODES = 10
 _tally = Tally()
 
 
@@ -44,12 +43,9 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.write_line(line)
 
 
-@pytest.fixture(scope="session")
-def kubeconfig(request: pytest.FixtureRequest) -> Iterator[Path]:
-    given = request.config.getoption("--kubeconfig", None)
-    if given:
-        yield Path(given)
-        return
+@contextlib.contextmanager
+def cluster_of_our_own(**flags: object) -> Iterator[Path]:
+    """The kubeconfig of a cluster made as `hekla up` with these flags makes one; gone afterwards."""
     from hekla.cli.down import stop
     from hekla.cli.up import bring_up
     from hekla.local.cluster import Cluster
@@ -57,11 +53,21 @@ def kubeconfig(request: pytest.FixtureRequest) -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp(prefix="hekla-test-"))
     cluster = Cluster(directory / "checklist")
     try:
-        bring_up(cluster, {"nodes": 1, "fake_nodes": FAKE_NODES}, 120, lambda *_: None)
+        bring_up(cluster, flags, 120, lambda *_: None)
         yield cluster.kubeconfig
     finally:
         stop(cluster)
         shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def kubeconfig(request: pytest.FixtureRequest) -> Iterator[Path]:
+    given = request.config.getoption("--kubeconfig", None)
+    if given:
+        yield Path(given)
+        return
+    with cluster_of_our_own(nodes=1, fake_nodes=FAKE_NODES) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")
@@ -129,7 +135,11 @@ def _remove(api: Api, namespace: str) -> None:
 
 @pytest.fixture(scope="session")
 def real_node(api: Api) -> str:
-    """A node that really runs containers."""
+    return find_real_node(api)
+
+
+def find_real_node(api: Api) -> str:
+    """A node that really runs containers; skips where there is none."""
     for node in api.get("/api/v1/nodes").tree["items"]:
         if node["metadata"].get("annotations", {}).get("kwok.x-k8s.io/node") == "fake" or node["spec"].get("taints"):
             continue
@@ -174,19 +184,14 @@ class Kubectl:
 
 @pytest.fixture(scope="session")
 def kubectl(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Kubectl:
+    return find_kubectl(kubeconfig, tmp_path_factory.mktemp("kubectl-cache"))
+
+
+def find_kubectl(kubeconfig: Path, cache: Path) -> Kubectl:
     program = shutil.which("kubectl")
     if program is None:
         pytest.skip("this machine has no kubectl")
-    return Kubectl(program, kubeconfig, tmp_path_factory.mktemp("kubectl-cache"))
-
-
-@contextlib.contextmanager
-def within(seconds: float) -> Iterator[None]:
-    """Fails when what is inside took longer."""
-    began = time.monotonic()
-    yield
-    taken = time.monotonic() - began
-    assert taken < seconds, f"took {taken:.1f} s, not {seconds}"
+    return Kubectl(program, kubeconfig, cache)
 
 
 @pytest.fixture(scope="session")
