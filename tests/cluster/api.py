@@ -90,7 +90,9 @@ class Answer:
 class Api:
     """One user's door to the API server.  Connections are kept alive, one a thread."""
 
-    def __init__(self, kubeconfig: Path, *, token: str | None = None, anonymous: bool = False, headers: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, kubeconfig: Path, *, token: str | None = None, anonymous: bool = False, headers: dict[str, str] | None = None
+    ) -> None:
         self.kubeconfig = kubeconfig
         self.more = headers or {}
         text = yaml.safe_load(kubeconfig.read_text())

@@ -28,6 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for number in items_of(item.name):
+            item.add_marker(pytest.mark.scenario("local-cluster", number))
             if number in STEP_TWO:
                 item.add_marker(pytest.mark.skip(reason=STEP_TWO[number]))
 

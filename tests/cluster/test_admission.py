@@ -155,7 +155,8 @@ def test_item_110_connections_reach_webhooks(api: Api, ns: Namespace, hook: Hook
 def test_item_111_validating_policies(api: Api, ns: Namespace) -> None:
     name = f"vp-{uuid.uuid4().hex[:6]}"
     rule = {**CONFIG_MAPS}
-    policy = {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "object.data.a == 'good'", "message": "not good"}]}
+    validation = {"expression": "object.data.a == 'good'", "message": "not good"}
+    policy = {"matchConstraints": {"resourceRules": [rule]}, "validations": [validation]}
     binding = {"policyName": name, "validationActions": ["Deny"],
                "matchResources": {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": ns.name}}}}  # fmt: skip
     api.create(f"{GROUP}/validatingadmissionpolicies", {"metadata": {"name": name}, "spec": policy})

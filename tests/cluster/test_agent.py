@@ -49,6 +49,11 @@ def node(api: Api, ns: Namespace, real_node: str) -> Node:
     return Node(api, ns, real_node)
 
 
+def restarts(pod: Tree) -> int:
+    """How often the pod's first container was started again."""
+    return int((pod["status"].get("containerStatuses") or [{}])[0].get("restartCount", 0))
+
+
 def state(pod: Tree, index: int = 0) -> Tree:
     """What the pod's container ended with."""
     return dict(pod["status"]["containerStatuses"][index]["state"]["terminated"])
@@ -85,7 +90,7 @@ def test_item_128_restarts(node: Node) -> None:
     status = pod["status"]["containerStatuses"][0]
     assert "back-off 10s restarting failed container=c pod=crashing" in status["state"]["waiting"]["message"]
     assert status["lastState"]["terminated"]["exitCode"] == 1
-    node.api.wait(node.ns.path("pods", "again"), lambda pod: (pod["status"].get("containerStatuses") or [{}])[0].get("restartCount", 0) >= 1)
+    node.api.wait(node.ns.path("pods", "again"), lambda pod: restarts(pod) >= 1)
 
 
 @pytest.mark.slow
@@ -150,7 +155,7 @@ def test_item_131_hooks(node: Node) -> None:
     node.api.delete(node.ns.path("pods", "hooked"))
     node.api.gone(node.ns.path("pods", "hooked"))
     assert 1.8 < time.monotonic() - began < 7
-    node.api.wait(node.ns.path("pods", "broken"), lambda pod: (pod["status"].get("containerStatuses") or [{}])[0].get("restartCount", 0) >= 1)
+    node.api.wait(node.ns.path("pods", "broken"), lambda pod: restarts(pod) >= 1)
 
 
 def test_item_132_probes(node: Node) -> None:
@@ -168,7 +173,7 @@ def test_item_132_probes(node: Node) -> None:
     assert (ready["status"], ready["reason"]) == ("False", "ContainersNotReady")
     node.running("starting")
     assert node.api.get(node.ns.path("pods", "starting")).tree["status"]["containerStatuses"][0]["started"] is False
-    node.api.wait(node.ns.path("pods", "dying"), lambda pod: (pod["status"].get("containerStatuses") or [{}])[0].get("restartCount", 0) >= 1)
+    node.api.wait(node.ns.path("pods", "dying"), lambda pod: restarts(pod) >= 1)
 
 
 def test_item_133_environment(node: Node) -> None:
@@ -223,7 +228,8 @@ def test_item_135_the_token_of_the_account(node: Node) -> None:
     place = "/var/run/secrets/kubernetes.io/serviceaccount"
     lines = node.said("tokened", f"cat {place}/token; echo; cat {place}/namespace; echo; head -1 {place}/ca.crt")
     assert lines[1:] == [node.ns.name, "-----BEGIN CERTIFICATE-----"]
-    review = Api(node.api.kubeconfig, token=lines[0]).post("/apis/authentication.k8s.io/v1/selfsubjectreviews", {"kind": "SelfSubjectReview"})
+    account = Api(node.api.kubeconfig, token=lines[0])
+    review = account.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", {"kind": "SelfSubjectReview"})
     assert review.status == 201, review
     assert review.tree["status"]["userInfo"]["username"] == f"system:serviceaccount:{node.ns.name}:default"
 
@@ -282,7 +288,7 @@ def test_item_138_logs(node: Node, kubectl: Kubectl) -> None:
     assert logs("-c", "second", "pair") == "second\n"
     refused = node.api.get(node.ns.path("pods", "pair", "log"))
     assert refused.status == 400 and "choose one of: [first second]" in refused.message
-    node.api.wait(node.ns.path("pods", "crashed"), lambda pod: (pod["status"].get("containerStatuses") or [{}])[0].get("restartCount", 0) >= 1)
+    node.api.wait(node.ns.path("pods", "crashed"), lambda pod: restarts(pod) >= 1)
     assert logs("-p", "crashed") == "once\n"
     stuck = [container("sh", "-c", "sleep 30", name="before")]
     node.start(shell("unborn", node.name, "true", initContainers=stuck))

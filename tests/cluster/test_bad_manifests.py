@@ -32,7 +32,8 @@ def changed(tree: Tree, path: str, value: Any) -> Tree:
 def job(**spec: Any) -> Tree:
     template = {"spec": {"restartPolicy": "Never", "containers": [objects.container("true")]}}
     return {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "bad"},
-            "spec": {"schedulerName": "volcano", "minAvailable": 1, "tasks": [{"name": "t", "replicas": 1, "template": template}], **spec}}  # fmt: skip
+            "spec": {"schedulerName": "volcano", "minAvailable": 1, "tasks": [{"name": "t", "replicas": 1, "template": template}],
+                     **spec}}  # fmt: skip
 
 
 DEPLOYMENT, POD = objects.deployment("bad", 1, schedulerName="nobody"), objects.pod("bad")

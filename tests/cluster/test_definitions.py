@@ -109,7 +109,8 @@ def test_item_080_defaults(api: Api, gadgets: Gadgets) -> None:
 
 
 SCHEMA: Tree = {"type": "object", "required": ["a"], "properties": {
-    "a": {"type": "integer", "minimum": 1, "maximum": 5}, "s": {"type": "string", "maxLength": 5}, "e": {"type": "string", "enum": ["x", "y"]},
+    "a": {"type": "integer", "minimum": 1, "maximum": 5}, "s": {"type": "string", "maxLength": 5},
+    "e": {"type": "string", "enum": ["x", "y"]},
     "p": {"type": "string", "pattern": "^a.*$"}, "l": {"type": "array", "maxItems": 2, "minItems": 1, "items": {"type": "string"}},
     "m": {"type": "integer", "multipleOf": 3}, "t": {"type": "string", "format": "date-time"}}}  # fmt: skip
 VIOLATIONS = [
@@ -140,8 +141,8 @@ def test_item_081_schema_violations(api: Api, gadgets: Gadgets) -> None:
 
 
 def test_item_082_transition_rules(api: Api, gadgets: Gadgets) -> None:
-    rule = {"rule": "self == oldSelf", "message": "a never changes", "fieldPath": ".a"}
-    spec = {"type": "object", "properties": {"a": {"type": "string"}}, "x-kubernetes-validations": [{**rule, "rule": "self.a == oldSelf.a"}]}
+    rule = {"rule": "self.a == oldSelf.a", "message": "a never changes", "fieldPath": ".a"}
+    spec = {"type": "object", "properties": {"a": {"type": "string"}}, "x-kubernetes-validations": [rule]}
     gadgets.define(gadgets.version(spec=spec))
     api.create(gadgets.path(), gadgets.gadget("fixed", spec={"a": "x"}))
     answer = api.patch(gadgets.path("fixed"), {"spec": {"a": "y"}})

@@ -90,8 +90,10 @@ def test_item_010_the_kind_comes_from_the_url(api: Api, ns: Namespace) -> None:
 
 
 LABELS = {"from": "go"}
-IMAGE = wire.message((1, "c"), (2, "busybox"), (3, "sleep"), (3, "1"), (5, ""), (8, b""), (13, ""), (14, ""), (16, 0), (17, 0), (18, 0), (20, ""))
-POD_SPEC = wire.message((2, IMAGE), (3, "Never"), (4, 0), (6, ""), (8, ""), (9, ""), (10, ""), (11, 0), (12, 0), (13, 0), (16, ""), (17, ""), (19, "nobody"))
+IMAGE = wire.message((1, "c"), (2, "busybox"), (3, "sleep"), (3, "1"), (5, ""), (8, b""), (13, ""), (14, ""), (16, 0), (17, 0),
+                     (18, 0), (20, ""))  # fmt: skip
+POD_SPEC = wire.message((2, IMAGE), (3, "Never"), (4, 0), (6, ""), (8, ""), (9, ""), (10, ""), (11, 0), (12, 0), (13, 0), (16, ""),
+                        (17, ""), (19, "nobody"))  # fmt: skip
 WRITTEN: list[tuple[str, str, str, list[tuple[int, Any]], Tree]] = [
     ("pods", "v1", "Pod", [(2, POD_SPEC), (3, b"")],
      {"spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "schedulerName": "nobody",

@@ -70,7 +70,8 @@ def room(api: Api) -> Iterator[Callable[..., str]]:
 
     def make(**size: str) -> str:
         name = f"room-{uuid.uuid4().hex[:6]}"
-        size = {"cpu": "64", "memory": "64Gi", "pods": "110", **{key.replace("gpu", "nvidia.com/gpu"): value for key, value in size.items()}}
+        named = {key.replace("gpu", "nvidia.com/gpu"): value for key, value in size.items()}
+        size = {"cpu": "64", "memory": "64Gi", "pods": "110", **named}
         labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
         metadata = {"name": name, "labels": labels, "annotations": {"kwok.x-k8s.io/node": "fake"}}
         api.create("/api/v1/nodes", {"metadata": metadata, "status": {"capacity": size, "allocatable": size}})

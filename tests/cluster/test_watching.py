@@ -60,7 +60,8 @@ def test_item_065_field_selectors(api: Api, ns: Namespace) -> None:
     api.create(ns.path("pods"), objects.pod("bound", nodeName="n1"))
     for kind, reason in (("Pod", "Failed"), ("Pod", "Other"), ("Node", "Failed")):
         about = {"kind": kind, "name": "x", "namespace": ns.name}
-        api.create(ns.path("events"), {"metadata": {"generateName": f"{kind}-{reason}-".lower()}, "involvedObject": about, "reason": reason})
+        metadata = {"generateName": f"{kind}-{reason}-".lower()}
+        api.create(ns.path("events"), {"metadata": metadata, "involvedObject": about, "reason": reason})
 
     def find(resource: str, selector: str) -> list[str]:
         return api.get(ns.path(resource), fieldSelector=selector).names
@@ -207,7 +208,13 @@ def test_item_074_an_expired_version(api: Api, ns: Namespace) -> None:
     assert (events[0]["object"]["code"], events[0]["object"]["reason"]) == (410, "Expired")
 
 
-INFORMED = ["pods", "nodes", "namespaces", "services", "replicationcontrollers", "persistentvolumes", "persistentvolumeclaims", "resourcequotas", "apps/v1/replicasets", "apps/v1/statefulsets", "storage.k8s.io/v1/storageclasses", "storage.k8s.io/v1/csinodes", "storage.k8s.io/v1/csidrivers", "storage.k8s.io/v1/csistoragecapacities", "storage.k8s.io/v1/volumeattachments", "policy/v1/poddisruptionbudgets", "scheduling.k8s.io/v1/priorityclasses", "resource.k8s.io/v1/resourceclaims", "resource.k8s.io/v1/resourceslices", "resource.k8s.io/v1/deviceclasses"]  # fmt: skip
+INFORMED = [
+    "pods", "nodes", "namespaces", "services", "replicationcontrollers", "persistentvolumes", "persistentvolumeclaims",
+    "resourcequotas", "apps/v1/replicasets", "apps/v1/statefulsets", "storage.k8s.io/v1/storageclasses",
+    "storage.k8s.io/v1/csinodes", "storage.k8s.io/v1/csidrivers", "storage.k8s.io/v1/csistoragecapacities",
+    "storage.k8s.io/v1/volumeattachments", "policy/v1/poddisruptionbudgets", "scheduling.k8s.io/v1/priorityclasses",
+    "resource.k8s.io/v1/resourceclaims", "resource.k8s.io/v1/resourceslices", "resource.k8s.io/v1/deviceclasses",
+]  # fmt: skip
 
 
 def test_item_075_every_informer_of_a_scheduler_syncs(api: Api) -> None:

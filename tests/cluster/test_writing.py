@@ -197,8 +197,8 @@ def test_item_037_a_patch_may_name_its_version(api: Api, ns: Namespace) -> None:
 
 
 def test_item_038_labels_and_annotations(kubectl: Kubectl, api: Api, ns: Namespace) -> None:
-    made = api.create(ns.path("configmaps"), objects.config_map("tagged"))
-    with api.watch(ns.path("configmaps"), resourceVersion=made["metadata"]["resourceVersion"], fieldSelector="metadata.name=tagged") as watch:
+    version = api.create(ns.path("configmaps"), objects.config_map("tagged"))["metadata"]["resourceVersion"]
+    with api.watch(ns.path("configmaps"), resourceVersion=version, fieldSelector="metadata.name=tagged") as watch:
         for command in (("label", "a=b"), ("label", "--overwrite", "a=c"), ("annotate", "n=t"), ("label", "a-"), ("annotate", "n-")):
             kubectl("-n", ns.name, command[0], "configmap", "tagged", *command[1:])
         seen = [watch.next() for _ in range(5)]
