@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from hekla.cli.arguments import Parser
-from hekla.local.cluster import Cluster, ClusterError
+from hekla.local.cluster import Cluster, ClusterError, refusal
 
 
 def main(argv: list[str]) -> int:
@@ -24,8 +24,8 @@ def main(argv: list[str]) -> int:
         stopped = stop(cluster)
         if arguments.delete:
             cluster.delete()
-    except ClusterError as error:
-        print(f"hekla down: {error}", file=sys.stderr)
+    except (ClusterError, OSError) as error:
+        print(f"hekla down: {refusal(error) if isinstance(error, OSError) else error}", file=sys.stderr)
         return 1
     print(f'Cluster "{arguments.name}" ' + ("is stopped" if stopped else "was not running")
           + (" and removed." if arguments.delete else "; its state stays in " + str(cluster.directory)))

@@ -19,6 +19,7 @@ def main(argv: list[str]) -> int:
     arguments = parser.parse(argv)
     try:
         cluster = Cluster.named(arguments.name)
+        made = cluster.exists()
     except ClusterError as error:
         print(f"hekla status: {error}", file=sys.stderr)
         return 1
@@ -32,7 +33,7 @@ def main(argv: list[str]) -> int:
         ]
         print(json.dumps({"name": cluster.name, "running": up, "kubeconfig": str(cluster.kubeconfig), "processes": shown}, indent=2))
     elif not up:
-        hint = "start it again with" if cluster.exists() else "make it with"
+        hint = "start it again with" if made else "make it with"
         which = "" if cluster.name == "default" else f" --name {cluster.name}"
         print(f'Cluster "{cluster.name}" is not running; {hint}: hekla up{which}')
     else:

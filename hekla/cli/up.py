@@ -6,14 +6,19 @@ Either the cluster is ready when this returns, or the reason is on the screen an
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +27,15 @@ import msgspec
 from hekla.api.quantity import Quantity
 from hekla.cli.arguments import Parser
 from hekla.local.cluster import Cluster, ClusterError, Settings, refusal
-from hekla.local.supervisor import ProcessStatus, launch, read_status, running
+from hekla.local.supervisor import ProcessStatus, end_leftovers, launch, read_status, running
 
 if TYPE_CHECKING:
     from hekla.kube.client import Client
 
 PREFERRED_PORT = 7443
+LEAST_TO_START = 32 * 2**20
+"""Free bytes: what the database, its log and the logs of a new cluster take, and a little more."""
+LEAST_TO_GO_ON = 2**20
 TITLES = {
     "apiserver": "API server", "admission": "admission", "kube-controllers": "Kubernetes' controllers", "agent": "node agent",
     "controllers": "batch controllers", "scheduler": "scheduler",
@@ -45,8 +53,8 @@ def main(argv: list[str]) -> int:
     try:
         cluster = Cluster.named(arguments.name)
         bring_up(cluster, vars(arguments), arguments.timeout, lambda *line: print_line(*line, seconds=time.monotonic() - began))
-    except ClusterError as error:
-        print(f"hekla up: {error}", file=sys.stderr)
+    except (ClusterError, OSError) as error:
+        print(f"hekla up: {refusal(error) if isinstance(error, OSError) else error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("\nInterrupted; nothing is left running.", file=sys.stderr)
@@ -91,6 +99,8 @@ def bring_up(cluster: Cluster, flags: dict[str, object], timeout: float, say: Sa
     if running(cluster) is not None:
         which = "" if cluster.name == "default" else f" --name {cluster.name}"
         raise ClusterError(f'the cluster "{cluster.name}" is already running; "hekla status{which}" shows how it is')
+    if before is not None:
+        end_leftovers(cluster)  # of a supervisor that was killed: they hold the cluster's port
     settings = with_flags(before or Settings(), flags)
     settings.port = choose_port(settings.port, ports_of_others(cluster), asked=flags.get("port") is not None)
     if not (settings.admission_port and is_free(settings.admission_port)):
@@ -99,17 +109,37 @@ def bring_up(cluster: Cluster, flags: dict[str, object], timeout: float, say: Sa
     made = not cluster.directory.exists()
     try:
         cluster.make_directories()
+        check_disk(cluster, LEAST_TO_START)
         certify(cluster, settings)
         cluster.keep(settings)
         say("certificates", "ok", "")
         started = time.time()
-        supervisor = launch(cluster)
+        with undisturbed():
+            supervisor = launch(cluster)
         asyncio.run(wait_until_ready(cluster, settings, started, time.monotonic() + timeout, say))
     except BaseException as error:
         abandon(cluster, supervisor, before, made)
         if isinstance(error, OSError):
             raise ClusterError(refusal(error)) from error
         raise
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Lets Ctrl-C and SIGTERM wait: a process that was started and whose pid was lost to them would live on."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    waiting: list[int] = []
+    ends = (signal.SIGINT, signal.SIGTERM)
+    before = [(number, signal.signal(number, lambda n, _: waiting.append(n))) for number in ends]
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+    for received in waiting:
+        signal.raise_signal(received)
 
 
 def abandon(cluster: Cluster, supervisor: subprocess.Popen[bytes] | None, before: Settings | None, made: bool) -> None:
@@ -172,6 +202,16 @@ def ports_of_others(cluster: Cluster) -> set[int]:
     return ports
 
 
+def check_disk(cluster: Cluster, least: int) -> None:
+    """Raises ClusterError when less than so many bytes are free: the daemons could not even write down why they fail."""
+    free = shutil.disk_usage(cluster.directory).free
+    if free < least:
+        raise ClusterError(
+            f"{cluster.directory}: {free / 2**20:.1f} MiB are free there, {least / 2**20:.0f} MiB are needed: "
+            "the disk is full; free some space and try again"
+        )
+
+
 def choose_port(port: int, others: Collection[int] = (), *, asked: bool) -> int:
     """A free port on 127.0.0.1: the one asked for or used before, else the preferred one or the next after it that is no other's."""
     if port:
@@ -180,9 +220,27 @@ def choose_port(port: int, others: Collection[int] = (), *, asked: bool) -> int:
             raise ClusterError(f"{origin}, {port}, is in use by another program; stop it, or choose another with --port")
         return port
     for candidate in range(PREFERRED_PORT, PREFERRED_PORT + 100):
-        if candidate not in others and is_free(candidate):
+        if candidate not in others and is_free(candidate) and claim(candidate):
             return candidate
     raise ClusterError(f"no free port from {PREFERRED_PORT} to {PREFERRED_PORT + 99}; choose one with --port")
+
+
+CLAIMS: list[int] = []
+"""Descriptors of the locks by which this process holds ports that its servers have not bound yet."""
+
+
+def claim(port: int) -> bool:
+    """Keeps other `hekla up` of this user, that look for a port at the same moment, from taking this one."""
+    directory = Path(tempfile.gettempdir()) / f"hekla-{os.getuid()}"
+    directory.mkdir(mode=0o700, exist_ok=True)
+    descriptor = os.open(directory / f"port-{port}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return False
+    CLAIMS.append(descriptor)
+    return True
 
 
 def any_free_port() -> int:
@@ -231,6 +289,7 @@ async def wait_until_ready(cluster: Cluster, settings: Settings, started: float,
                 raise ClusterError(f"{TITLES[process.name]} does not start ({process.last_exit}):\n{tail(process.log)}")
         if status is None and running(cluster) is None and time.time() - started > 3:
             raise ClusterError(f"the supervisor does not start:\n{tail(str(cluster.logs / 'supervisor.log'))}")
+        check_disk(cluster, LEAST_TO_GO_ON)
         if time.monotonic() > deadline:
             missing = [TITLES[name] for name in TITLES if name not in reported] or ["a Ready node and an Open default queue"]
             raise ClusterError(f"not ready in time: {', '.join(missing)}; the logs are in {cluster.logs}")

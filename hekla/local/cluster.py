@@ -116,7 +116,8 @@ class Cluster:
     def make_directories(self) -> None:
         """Makes the directories, private to the user.  Raises ClusterError where the system refuses."""
         try:
-            for directory in (self.directory, self.pki, self.data, self.logs, self.run, self.pods, self.socket.parent):
+            own = (self.directory, self.pki, self.data, self.logs, self.run, self.pods, self.socket.parent)
+            for directory in (self.directory.parent, *own):
                 directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             raise ClusterError(refusal(error)) from error

@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 from types import FrameType
+from typing import BinaryIO
 
 import msgspec
 
@@ -103,7 +104,7 @@ class Child:
         self.ready = False
         self.since = time.time()
         try:
-            with open(self.log_file, "ab") as output:
+            with open_log(self.log_file) as output:
                 self.process = subprocess.Popen(
                     self.program.command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment,
                     start_new_session=True, cwd="/",
@@ -275,7 +276,7 @@ class Supervisor:
 
 
 def end_leftovers(cluster: Cluster) -> None:
-    """Ends the daemons that a killed supervisor left behind.
+    """Ends the daemons that a killed supervisor left behind, and a supervisor that has no lock.
 
     They are known by their command lines, not by status.json: a supervisor may be killed after a start and before it wrote.
     """
@@ -284,7 +285,7 @@ def end_leftovers(cluster: Cluster) -> None:
     left = []
     for found in psutil.process_iter():
         try:
-            if belongs(cluster, found.cmdline()):
+            if found.pid != os.getpid() and belongs(cluster, found.cmdline()):
                 log.warning("ending process %d, which an earlier supervisor left", found.pid)
                 found.terminate()
                 left.append(found)
@@ -298,15 +299,22 @@ def end_leftovers(cluster: Cluster) -> None:
 
 
 def belongs(cluster: Cluster, command: list[str]) -> bool:
-    """Whether this command line is that of a daemon of the cluster: `python -m hekla DAEMON` with a path of the cluster."""
-    if command[1:3] != ["-m", "hekla"] or len(command) < 4:
+    """Whether this command line is that of the cluster's supervisor or of a daemon with a path of the cluster."""
+    if command[1:] == ["-m", "hekla.local.supervisor", str(cluster.directory)]:
+        return True
+    if command[1:3] != ["-m", "hekla"]:
         return False
     return any(f"{cluster.directory}{os.sep}" in argument for argument in command[4:])
 
 
+def open_log(path: Path) -> BinaryIO:
+    """A log to append to, for its owner alone."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab")
+
+
 def launch(cluster: Cluster) -> subprocess.Popen[bytes]:
     """Starts the supervisor of the cluster as a detached process."""
-    with open(cluster.logs / "supervisor.log", "ab") as output:
+    with open_log(cluster.logs / "supervisor.log") as output:
         return subprocess.Popen(
             [sys.executable, "-m", "hekla.local.supervisor", str(cluster.directory)],
             stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, cwd="/",

@@ -1,0 +1,162 @@
+"""The life of a cluster: up, status, again, killed, down, up with everything as it was, removed.  One cluster, in this order."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from hekla.api import core
+from tests.local.home import Home, ask, home, until
+
+POD, CONFIG_MAP = core.POD.untyped, core.CONFIG_MAP.untyped
+PROCESSES = {"apiserver", "scheduler", "controllers", "admission", "agent", "kube-controllers"}
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[Home]:
+    with home() as made:
+        printed = made.good("up")
+        assert f"export KUBECONFIG={made.directory() / 'kubeconfig'}" in printed
+        assert "vcctl job run" in printed
+        yield made
+
+
+def server_of(own: Home, name: str = "default") -> str:
+    line = next(line for line in (own.directory(name) / "kubeconfig").read_text().splitlines() if "server:" in line)
+    return line.split()[1]
+
+
+def sleeper(name: str, marks: Path) -> dict[str, Any]:
+    """A pod that says so when it starts and does not end by itself."""
+    script = f"echo $$ >> {marks}; trap '' TERM; while :; do sleep 1; done"
+    container = {"name": "main", "image": "busybox", "command": ["sh", "-c", script]}
+    spec = {"containers": [container], "restartPolicy": "Always", "terminationGracePeriodSeconds": 1}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def test_status_tells_programs_what_runs(own: Home) -> None:
+    shown = own.status()
+    assert shown["running"] is True
+    assert shown["kubeconfig"] == str(own.directory() / "kubeconfig")
+    assert {process["name"] for process in shown["processes"]} == PROCESSES
+    for process in shown["processes"]:
+        assert process["ready"] is True
+        assert Path(process["log"]).is_file()
+        assert process["name"] in psutil.Process(process["pid"]).cmdline()
+
+
+def test_status_tells_people_too(own: Home) -> None:
+    printed = own.good("status")
+    assert all(name in printed for name in PROCESSES)
+    assert str(own.directory() / "logs" / "scheduler.log") in printed
+
+
+def test_a_second_up_says_that_it_runs(own: Home) -> None:
+    before = own.pids()
+    assert own.bad("up") == 'hekla up: the cluster "default" is already running; "hekla status" shows how it is\n'
+    assert own.pids() == before
+
+
+def test_everything_is_for_its_owner_alone(own: Home) -> None:
+    cluster = own.directory()
+    assert stat.S_IMODE(cluster.stat().st_mode) == 0o700
+    for path in (own.state / "hekla").rglob("*"):
+        if cluster / "pods" in path.parents or path == cluster / "pods" or path.is_symlink():
+            continue  # other users that a pod may choose must get through; the directory above lets nobody in
+        expected = 0o700 if path.is_dir() else 0o600
+        assert stat.S_IMODE(path.stat().st_mode) == expected, path
+
+
+def test_no_secret_is_on_a_command_line(own: Home) -> None:
+    ask(own, lambda client: client.create(POD, sleeper("seen", own.state / "seen"), "default"))
+    until("the pod runs", (own.state / "seen").exists)
+    secrets = [line for key in (own.directory() / "pki").glob("*.key") for line in key.read_text().splitlines()[1:-1]]
+    tokens = [path.read_text() for path in (own.directory() / "pods").rglob("token") if path.is_file()]
+    assert tokens, "the pod has a token of its service account"
+    lines = [" ".join(process.cmdline()) for process in own.processes()]
+    assert len(lines) > len(PROCESSES)
+    for line in lines:
+        assert not any(secret in line for secret in [*secrets, *tokens])
+        assert "eyJ" not in line, "this looks like a JSON web token"
+    ask(own, lambda client: client.delete(POD, "seen", "default", grace=0))
+
+
+def test_a_crashed_process_comes_back(own: Home) -> None:
+    before = own.pids()
+    os.kill(before["scheduler"], signal.SIGKILL)
+
+    def back() -> bool:
+        scheduler = next(process for process in own.status()["processes"] if process["name"] == "scheduler")
+        return bool(scheduler["ready"] and scheduler["pid"] != before["scheduler"])
+
+    until("the scheduler is back", back)
+    scheduler = next(process for process in own.status()["processes"] if process["name"] == "scheduler")
+    assert (scheduler["restarts"], scheduler["lastExit"]) == (1, "signal SIGKILL")
+    assert {name: pid for name, pid in own.pids().items() if name != "scheduler"} == {
+        name: pid for name, pid in before.items() if name != "scheduler"
+    }
+
+
+def test_a_killed_supervisor_leaves_nothing_to_the_next(own: Home) -> None:
+    """The daemons live on without it; the next `up` ends them and starts its own; containers run on as they were."""
+    ask(own, lambda client: client.create(POD, sleeper("survivor", own.state / "survivor"), "default"))
+    until("the pod runs", (own.state / "survivor").exists)
+    before = own.pids()
+    supervisor = int((own.directory() / "run" / "supervisor.lock").read_text())
+    os.kill(supervisor, signal.SIGKILL)
+    until("the supervisor has gone", lambda: not psutil.pid_exists(supervisor) or own.hekla("status").returncode == 1)
+    assert own.status()["running"] is False
+    (own.directory() / "run" / "status.json").unlink()  # as if it had been killed before it could write them down
+    own.good("up")
+    assert not any(psutil.pid_exists(pid) for pid in before.values())
+    daemons = [process for process in own.processes() if process.cmdline()[1:3] == ["-m", "hekla"]]
+    assert {process.pid for process in daemons} == set(own.pids().values())
+    assert (own.state / "survivor").read_text().count("\n") == 1
+
+
+def test_down_ends_containers_and_up_finds_everything_as_it_was(own: Home) -> None:
+    made = ask(own, lambda client: client.create(CONFIG_MAP, {"metadata": {"name": "kept"}, "data": {"a": "1"}}, "default"))
+    port = server_of(own)
+    assert "is stopped" in own.good("down")
+    assert own.left() == []
+    assert own.status() | {"processes": []} == own.status()
+    assert own.hekla("status").returncode == 1
+    assert "was not running" in own.good("down")
+    own.good("up")
+    found = ask(own, lambda client: client.get(CONFIG_MAP, "kept", "default"))
+    assert found["metadata"]["uid"] == made["metadata"]["uid"]
+    assert server_of(own) == port
+    until("the container that `down` ended runs again", lambda: (own.state / "survivor").read_text().count("\n") == 2)
+
+
+def test_two_clusters_side_by_side_do_not_disturb_each_other(own: Home) -> None:
+    before = own.pids()
+    own.good("up", "--name", "second")
+    assert own.pids() == before
+    ports = {server_of(own, name) for name in ("default", "second")}
+    assert len(ports) == 2
+    missing = ask(own, lambda client: client.list(CONFIG_MAP, "default", fields="metadata.name=kept"), "second")
+    assert not missing.items
+    assert "is stopped and removed" in own.good("down", "--delete", "--name", "second")
+    assert not own.directory("second").exists()
+    assert own.pids() == before
+    assert ask(own, lambda client: client.get(CONFIG_MAP, "kept", "default"))["data"] == {"a": "1"}
+
+
+def test_removed_is_gone(own: Home) -> None:
+    began = time.monotonic()
+    own.good("down", "--delete")
+    assert time.monotonic() - began < 15
+    assert own.left() == []
+    assert not own.directory().exists()
+    assert own.good("down") == 'There is no cluster "default".\n'
+    shutil.rmtree(own.state / "hekla")
