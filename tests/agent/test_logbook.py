@@ -44,10 +44,10 @@ async def test_a_last_line_without_its_end_counts(slot: Slot) -> None:
 
 
 async def test_since(slot: Slot) -> None:
-    assert await text(slot, since=3.5) == "line 4\nline 5\n"
-    assert await text(slot, since=3.0) == "line 3\nline 4\nline 5\n"
-    assert await text(slot, since=6.0) == ""
-    assert await text(slot, since=1.0, tail=1) == "line 5\n"
+    assert await text(slot, since=3_500_000_000) == "line 4\nline 5\n"
+    assert await text(slot, since=3_000_000_000) == "line 3\nline 4\nline 5\n"
+    assert await text(slot, since=6_000_000_000) == ""
+    assert await text(slot, since=1_000_000_000, tail=1) == "line 5\n"
 
 
 async def test_timestamps(slot: Slot) -> None:
@@ -62,7 +62,7 @@ async def test_a_limit_cuts_inside_a_line(slot: Slot) -> None:
 
 async def test_without_notes_the_file_itself_dates_its_lines(slot: Slot) -> None:
     slot.times.unlink()
-    assert len(await text(slot, since=1.0)) == 35
+    assert len(await text(slot, since=1_000_000_000)) == 35
     assert (await text(slot, timestamps=True)).count("Z line") == 5
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -16,6 +16,7 @@ from hekla.local.agent.logbook import Clock, Options, read
 from hekla.local.agent.records import PodDirectory, Slot
 
 PLAIN = "text/plain"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def text(status: int, message: str) -> Response:
@@ -100,11 +101,12 @@ def options_of(request: Request) -> Options:
             raise ValueError(f"{name}: {number} must be greater than or equal to 0")
         return number
 
-    since: float | None = None
+    since: int | None = None
     if (seconds := whole("sinceSeconds")) is not None:
-        since = time.time() - seconds
+        since = time.time_ns() - seconds * 1_000_000_000
     elif moment := request.option("sinceTime"):
-        since = datetime.fromisoformat(moment).timestamp()
+        # Whole microseconds, rounded down: as a float the time of a line would come out a little after the line.
+        since = (datetime.fromisoformat(moment) - EPOCH) // timedelta(microseconds=1) * 1000
     return Options(request.flag("follow"), whole("tailLines"), since, request.flag("timestamps"), whole("limitBytes"))
 
 

@@ -36,8 +36,8 @@ class Options:
 
     follow: bool = False
     tail: int | None = None
-    since: float | None = None
-    """Seconds since the epoch."""
+    since: int | None = None
+    """Nanoseconds since the epoch."""
     timestamps: bool = False
     limit: int | None = None
     """Bytes."""
@@ -270,7 +270,7 @@ async def chunks(
     dates = Dates(slot)
     position = 0
     if options.since is not None:
-        position = line_start(descriptor, dates.first_since(int(options.since * 1e9), size), size)
+        position = line_start(descriptor, dates.first_since(options.since, size), size)
     if options.tail is not None:
         position = max(position, tail_start(descriptor, size, options.tail))
     held = b""
