@@ -66,7 +66,8 @@ class Watcher(asyncio.Protocol):
         self.rest = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        cast(asyncio.Transport, transport).write(b"GET /api/v1/pods?watch=1&resourceVersion=%s HTTP/1.1\r\nHost: localhost\r\n\r\n" % self.start)
+        head = b"GET /api/v1/pods?watch=1&resourceVersion=%s HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        cast(asyncio.Transport, transport).write(head % self.start)
 
     start = b"0"
     """The resourceVersion to watch from."""

@@ -225,7 +225,9 @@ class DeploymentController(Controller):
         status["conditions"] = list(conditions.values())
         return status
 
-    def note_progress(self, conditions: dict[str, Json], deployment: Json, new: Json | None, status: Json, before: Json, done: bool) -> None:
+    def note_progress(
+        self, conditions: dict[str, Json], deployment: Json, new: Json | None, status: Json, before: Json, done: bool
+    ) -> None:
         """The Progressing condition: it renews itself with every step and turns false when none came in time."""
         if new is None:
             return
