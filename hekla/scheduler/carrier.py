@@ -30,9 +30,10 @@ LOST = (ApiError, TransportError)
 STANDS = 0.3
 """Seconds for which a reason to wait must stand before it is written on the pod.  While a gang's pods are being made the reason
 changes with each of them; writing every one cost five writes a pod, more than all the rest of its way."""
-GATHERED = 0.1
-"""Seconds for which the newest status of a PodGroup is gathered.  Scheduled, Running and the first count of running pods come
-within milliseconds of each other; only being let in is waited for by somebody, so that is written at once."""
+GATHERED = 0.35
+"""Seconds for which the newest status of a PodGroup is gathered, from the last change of it, three times as long from the first.
+Scheduled, Running and the first count of running pods come soon after each other, a little less soon when the machine is busy;
+only being let in is waited for by somebody, so that is written at once."""
 LONGEST_HELD = 3.0
 """Seconds after which a reason is written even if it keeps changing."""
 
@@ -56,6 +57,15 @@ class Held(NamedTuple):
     changed: float
 
 
+class Gathering(NamedTuple):
+    """The newest status of a PodGroup that waits to be written."""
+
+    status: PodGroupStatus
+    since: float
+    """When the first of the unwritten ones came (loop time)."""
+    changed: float
+
+
 class Carrier:
     """Writes decisions; `state_changed` is called when something came back that the next cycle must know."""
 
@@ -68,7 +78,7 @@ class Carrier:
         self.tasks: set[asyncio.Task[None]] = set()
         self.writing: dict[str, asyncio.Task[None]] = {}
         """The write in flight for a PodGroup, pod condition or queue; a newer one for the same object waits for it."""
-        self.groups: dict[str, PodGroupStatus] = {}
+        self.groups: dict[str, Gathering] = {}
         """Statuses of PodGroups that are being gathered."""
         self.let_in: set[str] = set()
         """Groups whose phase Inqueue has been written."""
@@ -184,17 +194,26 @@ class Carrier:
             self.groups.pop(group.key, None)
             self.in_turn(f"group {group.key}", self.write_group(group))
             return
+        loop = asyncio.get_running_loop()
         if not self.groups:
-            asyncio.get_running_loop().call_later(GATHERED, self.write_groups)
-        self.groups[group.key] = group
+            loop.call_later(GATHERED, self.write_groups)
+        before = self.groups.get(group.key)
+        now = loop.time()
+        self.groups[group.key] = Gathering(group, before.since if before else now, now)
 
     def write_groups(self) -> None:
-        """Writes the newest status of each group that has one waiting."""
-        groups, self.groups = self.groups, {}
-        for key, group in groups.items():
+        """Writes the statuses that have stood, or been gathered, for long enough."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for key, (group, since, changed) in list(self.groups.items()):
+            if now - changed < GATHERED and now - since < 3 * GATHERED:
+                continue
+            del self.groups[key]
             if group.phase != "Inqueue":
                 self.let_in.discard(key)
             self.in_turn(f"group {key}", self.write_group(group))
+        if self.groups:
+            loop.call_later(GATHERED / 4, self.write_groups)
 
     def write_waiting(self) -> None:
         """Writes the conditions that have stood long enough, of the pods that are still pending."""

@@ -39,7 +39,8 @@ from .volumes import claim_body, claim_name, unnamed
 log = logging.getLogger(__name__)
 
 STATUS_INTERVAL = 0.5
-"""Seconds between two writes of a status in which only the counts differ."""
+"""Seconds between two writes of a status in which only the counts differ, and for which such counts are gathered: pods that have
+just been made are often running, and the job with them, before anybody could have read that they were pending."""
 WAITING = 2.0
 """Seconds between two looks for something that a job waits for and that is not watched."""
 LONGEST_BACKOFF = 10.0
@@ -56,6 +57,8 @@ class _Memory:
     announced: set[Trigger] = field(default_factory=set)
     written: batch.Job | None = None
     written_at: float = 0.0
+    counted_at: float = 0.0
+    """Since when the status on the server lags behind in nothing but counts; 0: it does not."""
     layout: tuple[object, ...] = ()
     plugins: list[Plugin] = field(default_factory=list)
     molds: dict[str, Mold] = field(default_factory=dict)
@@ -298,17 +301,21 @@ class JobController(Controller):
     async def _settle(self, job: batch.Job, memory: _Memory, status: batch.JobStatus) -> float | None:
         """Write the status if it says something new; counts alone may wait for more of them."""
         if status == job.status:
+            memory.counted_at = 0.0
             return None
         moved = status.state.phase != job.status.state.phase
-        since = time.monotonic() - memory.written_at
-        if not moved and since < STATUS_INTERVAL and status.controlled_resources == job.status.controlled_resources:
-            return STATUS_INTERVAL - since
+        if not moved and status.controlled_resources == job.status.controlled_resources:
+            now = time.monotonic()
+            memory.counted_at = memory.counted_at or now
+            wait = STATUS_INTERVAL - (now - max(memory.written_at, memory.counted_at))
+            if wait > 0:
+                return wait
         await self._write_status(job, memory, status)
         return 0.0 if moved else None
 
     async def _write_status(self, job: batch.Job, memory: _Memory, status: batch.JobStatus) -> batch.Job:
         fresh = await self.client.update_status(batch.JOB, msgspec.structs.replace(job, status=status))
-        memory.written, memory.written_at = fresh, time.monotonic()
+        memory.written, memory.written_at, memory.counted_at = fresh, time.monotonic(), 0.0
         if fresh.status.state.phase != job.status.state.phase:
             metrics.count_phase(fresh, key_of(fresh), fresh.status.state.phase)
         return fresh
