@@ -49,7 +49,6 @@ class Tally:
         self.passed: dict[int, int] = defaultdict(int)
         self.failed: dict[int, str] = {}
         self.skipped: dict[int, str] = {}
-        self.deselected: dict[int, str] = {}
 
     def note(self, report: Any) -> None:
         for item in items_of(report.nodeid.rpartition("::")[2]):
@@ -67,6 +66,7 @@ class Tally:
         skipped = {item: reason for item, reason in self.skipped.items() if item not in self.failed and item not in self.passed}
         rest = [item for item in range(1, ITEMS + 1) if item not in self.passed and item not in self.failed and item not in skipped]
         lines = [f"item {item:3}: failed: {reason}" for item, reason in sorted(self.failed.items())]
+        lines += [f"item {item:3}: passes in part: {self.skipped[item]}" for item in sorted(passed) if item in self.skipped]
         lines += [f"item {item:3}: skipped: {reason}" for item, reason in sorted(skipped.items())]
         if rest:
             lines.append(f"not run: {', '.join(map(str, rest))}")

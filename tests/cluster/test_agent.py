@@ -75,6 +75,15 @@ def test_item_127_no_such_command_and_a_signal(node: Node) -> None:
     assert state(node.ended("signalled"))["exitCode"] == 143
 
 
+def test_item_127_out_of_memory(node: Node) -> None:
+    greedy = container("python3", "-c", "print(len(b'x' * 200_000_000))", resources={"limits": {"memory": "64Mi"}})
+    node.start(run("greedy", node.name, containers=[greedy]))
+    ended = state(node.ended("greedy"))
+    if ended["exitCode"] == 0:
+        pytest.skip("this node has no control groups to limit memory with")
+    assert (ended["exitCode"], ended["reason"]) == (137, "OOMKilled")
+
+
 def test_item_128_restarts(node: Node) -> None:
     node.script("crashing", "exit 1", restartPolicy="OnFailure")
     node.script("again", "exit 0", restartPolicy="Always")
