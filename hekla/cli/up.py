@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,7 +80,7 @@ def parser() -> Parser:
     flag("--fake-node-pods", type=int, help="pods that each fake node takes (default: 110)")
     flag("--isolation", choices=("auto", "none"), help="none: run pods without namespaces even where they are allowed (default: auto)")
     flag("--images", help="a file that adds to the table of images")
-    flag("--scheduler-conf", help="the scheduler's policy file (default: the built-in policy)")
+    flag("--scheduler-conf", help="the scheduler's policy file (default: scheduler.yaml in the cluster's directory)")
     flag("--timeout", type=float, default=60.0, help="seconds to wait for the cluster (default: %(default)s)")
     return result
 
@@ -112,6 +112,7 @@ def bring_up(cluster: Cluster, flags: dict[str, object], timeout: float, say: Sa
         check_disk(cluster, LEAST_TO_START)
         certify(cluster, settings)
         cluster.keep(settings)
+        cluster.keep_policy()
         say("certificates", "ok", "")
         started = time.time()
         with undisturbed():
@@ -122,6 +123,8 @@ def bring_up(cluster: Cluster, flags: dict[str, object], timeout: float, say: Sa
         if isinstance(error, OSError):
             raise ClusterError(refusal(error)) from error
         raise
+    finally:
+        release_claims()
 
 
 @contextmanager
@@ -225,22 +228,33 @@ def choose_port(port: int, others: Collection[int] = (), *, asked: bool) -> int:
     raise ClusterError(f"no free port from {PREFERRED_PORT} to {PREFERRED_PORT + 99}; choose one with --port")
 
 
-CLAIMS: list[int] = []
-"""Descriptors of the locks by which this process holds ports that its servers have not bound yet."""
+CLAIMS: list[tuple[int, Path]] = []
+"""The locks (descriptor, file) by which this process holds ports that its servers have not bound yet."""
 
 
 def claim(port: int) -> bool:
     """Keeps other `hekla up` of this user, that look for a port at the same moment, from taking this one."""
     directory = Path(tempfile.gettempdir()) / f"hekla-{os.getuid()}"
     directory.mkdir(mode=0o700, exist_ok=True)
-    descriptor = os.open(directory / f"port-{port}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    file = directory / f"port-{port}.lock"
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(descriptor)
         return False
-    CLAIMS.append(descriptor)
+    CLAIMS.append((descriptor, file))
     return True
+
+
+def release_claims() -> None:
+    """Lets go of the ports, which are bound by now or not wanted any more; nothing of the locks stays behind."""
+    while CLAIMS:
+        descriptor, file = CLAIMS.pop()
+        file.unlink(missing_ok=True)
+        os.close(descriptor)
+        with suppress(OSError):
+            file.parent.rmdir()  # unless another `hekla up` has a lock there
 
 
 def any_free_port() -> int:

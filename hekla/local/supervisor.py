@@ -252,14 +252,15 @@ class Supervisor:
         self.end([child for child in self.children[:1] if child.process])
 
     def end(self, children: list[Child]) -> None:
-        processes = [child.process for child in children if child.process]
-        for process in processes:
+        processes = [(child.program.name, child.process) for child in children if child.process]
+        for _, process in processes:
             process.terminate()
         deadline = time.monotonic() + PATIENCE
-        for process in processes:
+        for name, process in processes:
             try:
                 process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
+                log.warning("%s did not end within %.0f s of SIGTERM and is killed", name, PATIENCE)
                 process.kill()
                 process.wait()
 
