@@ -39,6 +39,8 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
+    if not (_tally.passed or _tally.failed or _tally.skipped):
+        return
     terminalreporter.section("conformance checklist")
     for line in _tally.lines():
         terminalreporter.write_line(line)
