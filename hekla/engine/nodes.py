@@ -26,6 +26,7 @@ Ints = NDArray[np.int32]
 Rows = NDArray[np.intp]
 
 ABSENT = -1
+ENDLESS = 1e15
 NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "PreferNoSchedule", "NoExecute"
 
 
@@ -92,9 +93,13 @@ class NodeTable:
         """Rows that changed in this cycle: the row for a pod that came, its complement for anything else."""
         self.version = 0
         """Goes up when anything about any node changes."""
+        self.clock = 0
+        """The last stamp given: see `stamps`."""
         self.static_version = 0
         """Goes up when a node object changes: what a class computed from labels, taints or images is stale."""
         self.dead = 0
+        self.unbounded: set[int] = set()
+        """Columns of what no node runs out of, because something else than the node keeps account of it."""
         self._labels: dict[str, LabelColumn] = {}
         self._taint_sets: list[tuple[Taint, ...]] = [()]
         self._taint_index: dict[tuple[Taint, ...], int] = {(): 0}
@@ -110,6 +115,7 @@ class NodeTable:
         self._ready = np.zeros(capacity, dtype=np.bool_)
         self._unschedulable = np.zeros(capacity, dtype=np.bool_)
         self._taints = np.zeros(capacity, dtype=np.int32)
+        self._stamps = np.zeros(capacity, dtype=np.int64)
 
     # ------------------------------------------------------------------------------------------------- reading
 
@@ -150,6 +156,16 @@ class NodeTable:
     def pods(self) -> NDArray[np.int64]:
         """`[nodes]`: how many pods are there, promised ones included."""
         return self._pods[: len(self.names)]
+
+    @property
+    def stamps(self) -> NDArray[np.int64]:
+        """`[nodes]`: another number whenever the node's object or the pods shown on it change; never given twice."""
+        return self._stamps[: len(self.names)]
+
+    def mark(self, row: Rows | int) -> None:
+        """Something that is worked out from the pods of these nodes has to be worked out again."""
+        self.clock += 1
+        self._stamps[row] = self.clock
 
     @property
     def ready(self) -> Bools:
@@ -248,11 +264,14 @@ class NodeTable:
     def upsert(self, facts: NodeFacts) -> int:
         """Write a node object into its row; what its tasks hold stays."""
         row = self.row(facts.name)
+        self.mark(row)
         old = self.facts[row]
         vector = self.space.dense(facts.allocatable)
         self._widen()
         self._allocatable[:, row] = 0.0
         self._allocatable[: len(vector), row] = vector
+        for endless in self.unbounded:
+            self._allocatable[endless, row] = ENDLESS
         self._ready[row] = True
         self.version += 1
         if old is not None and _same_static(old, facts):
@@ -271,6 +290,13 @@ class NodeTable:
         self.facts[row] = facts
         return row
 
+    def unbound(self, resource: str) -> None:
+        """From now on no node runs out of this resource."""
+        self.unbounded.add(self.space.column(resource))
+        self._widen()
+        self._allocatable[self.space.column(resource), : len(self.names)][self.ready] = ENDLESS
+        self.version += 1
+
     def remove(self, name: str) -> None:
         """The node object is gone.  Tasks that are still there keep the row alive."""
         row = self.rows.get(name)
@@ -278,6 +304,7 @@ class NodeTable:
             return
         for image in self.facts[row].images:  # type: ignore[union-attr]
             self.images[image][1].discard(row)
+        self.mark(row)
         self.facts[row] = None
         self._ready[row] = False
         self._allocatable[:, row] = 0.0
@@ -369,6 +396,7 @@ class NodeTable:
     def _show(self, task: Task, row: int, by: int) -> None:
         pods = task.pods
         self.log.append(row if by > 0 else ~row)
+        self.mark(row)
         for column, value in pods.request:
             self._requested[column, row] += value * by
         self._nonzero[0, row] += pods.request.nonzero[0] * by
@@ -382,6 +410,7 @@ class NodeTable:
     def _show_many(self, tasks: Sequence[Task], rows: Rows, by: int) -> None:
         pods, count = tasks[0].pods, len(self.names)
         self.log.extend(rows.tolist() if by > 0 else (~rows).tolist())
+        self.mark(rows)
         whole = np.bincount(rows, minlength=count)
         counts = whole.astype(np.float64) * by
         for column, value in pods.request:
@@ -424,7 +453,7 @@ class NodeTable:
             new = np.zeros((old.shape[0], capacity))
             new[:, : self._capacity] = old
             setattr(self, name, new)
-        for name in ("_pods", "_ready", "_unschedulable", "_taints"):
+        for name in ("_pods", "_ready", "_unschedulable", "_taints", "_stamps"):
             old = getattr(self, name)
             grown = np.zeros(capacity, dtype=old.dtype)
             grown[: self._capacity] = old
@@ -464,6 +493,7 @@ class NodeTable:
         self.images = {
             image: (size, {moved[row] for row in rows if moved[row] >= 0}) for image, (size, rows) in self.images.items()
         }
+        self.mark(np.arange(len(kept)))
         self.dead = 0
         self.static_version += 1
         self.version += 1

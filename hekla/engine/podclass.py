@@ -31,8 +31,12 @@ _PER_POD_LABELS = frozenset({
     "statefulset.kubernetes.io/pod-name",
     "batch.kubernetes.io/job-completion-index",
 })  # fmt: skip
-_VISIBLE_ANNOTATIONS = ("volcano.sh/", "scheduling.volcano.sh/", "hami.io/", "huawei.com/", "nvidia.com/", "hekla.dev/")
-_PER_POD_ANNOTATIONS = frozenset({"volcano.sh/task-index", "volcano.sh/job-name", "volcano.sh/job-version"})
+_VISIBLE_ANNOTATIONS = ("volcano.sh/", "scheduling.volcano.sh/", "huawei.com/vnpu-mode", "nvidia.com/", "hekla.dev/")
+_PER_POD_ANNOTATIONS = frozenset({
+    "volcano.sh/task-index", "volcano.sh/job-name", "volcano.sh/job-version", "volcano.sh/predicate-time",
+    "volcano.sh/gpu-index", "volcano.sh/vgpu-node", "volcano.sh/vgpu-time", "volcano.sh/vgpu-ids-new",
+    "volcano.sh/devices-to-allocate", "volcano.sh/bind-phase", "volcano.sh/bind-time",
+})  # fmt: skip
 
 
 class LabelSet:
@@ -119,6 +123,14 @@ class Spread:
     self_match: bool
 
 
+@dataclass(frozen=True, slots=True)
+class ContainerAmounts:
+    """What one container states, for devices, which are asked for container by container."""
+
+    limits: Amounts
+    requests: Amounts
+
+
 class PodClass:
     """All pods that scheduling cannot tell apart."""
 
@@ -128,7 +140,9 @@ class PodClass:
         "anti_affinity",
         "cache",
         "claims",
+        "containers",
         "images",
+        "init_containers",
         "label_set",
         "limits",
         "node_preferences",
@@ -150,6 +164,8 @@ class PodClass:
         self.number = number
         self.request = request
         self.limits: Amounts = {}
+        self.containers: tuple[ContainerAmounts, ...] = ()
+        self.init_containers: tuple[ContainerAmounts, ...] = ()
         self.node_selector: tuple[Requirement, ...] = ()
         self.node_terms: tuple[NodeTerm, ...] | None = None
         self.node_preferences: tuple[tuple[float, NodeTerm], ...] = ()
@@ -290,6 +306,8 @@ class PodClasses:
         pods = PodClass(len(self.by_key), Request(self.space, *_requests(spec)))
         pods.annotations = annotations
         pods.limits = _limits(spec)
+        pods.containers = tuple(map(_container_amounts, spec.get("containers") or ()))
+        pods.init_containers = tuple(map(_container_amounts, spec.get("initContainers") or ()))
         selector = spec.get("nodeSelector") or {}
         pods.node_selector = tuple(Requirement(key, "In", (str(value),)) for key, value in selector.items())
         affinity = spec.get("affinity") or {}
@@ -456,6 +474,11 @@ def _requests(spec: Tree) -> tuple[Amounts, tuple[float, float]]:
     add(nonzero, overhead)
     total[PODS] = total.get(PODS, 0.0) + 1.0
     return total, (nonzero[CPU], nonzero[MEMORY])
+
+
+def _container_amounts(container: Tree) -> ContainerAmounts:
+    stated = container.get("resources") or {}
+    return ContainerAmounts(amounts(stated.get("limits")), amounts(stated.get("requests")))
 
 
 def _limits(spec: Tree) -> Amounts:

@@ -94,6 +94,12 @@ def revocable_zone(annotations: Tree) -> str:
     return "*" if annotations.get(PREEMPTABLE) in TRUE else ""
 
 
+def says_something(annotation: str) -> bool:
+    """Whether an annotation of a node is one that plugins read; heartbeats of device plugins are not."""
+    known = "volcano.sh/" in annotation or annotation.startswith("hami.io/") or annotation == "hami-vnpu-core"
+    return known and "handshake" not in annotation
+
+
 def pod_index(name: str) -> int | None:
     parts = name.split("-")
     return int(parts[-1]) if len(parts) >= 3 and parts[-1].isdigit() else None

@@ -30,6 +30,7 @@ from hekla.engine.reading import (
     policy_of,
     priority_of,
     revocable_zone,
+    says_something,
     scheduled_at,
     sent_status,
     status_of,
@@ -255,7 +256,7 @@ class State:
                 allocatable=allocatable,
                 capacity=resources.amounts(status.get("capacity")),
                 images=images,
-                annotations={key: value for key, value in annotations.items() if "volcano.sh/" in key},
+                annotations={key: value for key, value in annotations.items() if says_something(key)},
             )
         )
         if self.nodes.version != before:

@@ -70,13 +70,18 @@ class World:
         taints: Sequence[str] = (),
         unschedulable: bool = False,
         images: Mapping[str, int] | None = None,
+        annotations: Mapping[str, str] | None = None,
         **others: Any,
     ) -> None:
         """Nodes of one size.  A taint is written `key=value:Effect`; further resources go by keyword (`gpu` is NVIDIA's)."""
         amounts = {"cpu": str(cpu), "memory": str(memory), "pods": str(pods), **_named(others)}
         for name in names:
             self.state.upsert_node({
-                "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **(labels or {})}},
+                "metadata": {
+                    "name": name,
+                    "labels": {"kubernetes.io/hostname": name, **(labels or {})},
+                    "annotations": dict(annotations or {}),
+                },
                 "spec": {"taints": [_taint(one) for one in taints], "unschedulable": unschedulable},
                 "status": {
                     "allocatable": amounts,
@@ -208,6 +213,7 @@ class World:
         for bind in self.decisions.binds:
             tree = self.pods[bind.pod]
             tree["spec"]["nodeName"] = bind.node
+            tree["metadata"]["annotations"].update(bind.annotations)
             tree["status"]["phase"] = "Running"
             self.state.upsert_pod(tree)
         for eviction in self.decisions.evictions:

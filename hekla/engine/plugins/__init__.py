@@ -9,6 +9,7 @@ from hekla.engine.plugins.binpack import BinPack
 from hekla.engine.plugins.capacity import Capacity
 from hekla.engine.plugins.cdp import CooldownProtection
 from hekla.engine.plugins.conformance import Conformance
+from hekla.engine.plugins.deviceshare import DeviceShare
 from hekla.engine.plugins.drf import Drf
 from hekla.engine.plugins.gang import Gang
 from hekla.engine.plugins.networktopology import NetworkTopologyAware
@@ -45,5 +46,6 @@ _ALL: tuple[type[Plugin], ...] = (
     NodeGroup,
     NetworkTopologyAware,
     Usage,
+    DeviceShare,
 )
 PLUGINS: Mapping[str, type[Plugin]] = {plugin.name: plugin for plugin in _ALL}

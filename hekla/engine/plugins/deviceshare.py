@@ -1,0 +1,253 @@
+"""deviceshare: which cards of which node a pod gets.  Reference: plugins-placement 7.
+
+Cards are worked out per node from the annotations of the pods that are shown on it, and answers are kept as long as the node's
+stamp stays; so a placement costs one node, and taking it back costs nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+from hekla.engine.devices import BINPACK, SPREAD, Asker, Device, Fit, Holder, ascend, vgpu
+from hekla.engine.devices.gpushare import GpuShare
+from hekla.engine.nodes import Bools, NodeTable, NodeView
+from hekla.engine.plugin import Arguments, Code, Depends, Filter, Plugin, Score
+from hekla.engine.reading import GROUP_NAME
+from hekla.engine.resources import Amounts, Floats
+from hekla.engine.tasks import Status
+
+if TYPE_CHECKING:
+    from hekla.engine.podclass import PodClass
+    from hekla.engine.session import Session
+    from hekla.engine.tasks import Job, Task
+
+_OTHER_GROUP_NAME = "scheduling.volcano.sh/group-name"
+
+
+class DeviceShareArguments(Arguments, frozen=True):
+    gpu_sharing: bool = msgspec.field(default=False, name="deviceshare.GPUSharingEnable")
+    gpu_number: bool = msgspec.field(default=False, name="deviceshare.GPUNumberEnable")
+    vgpu: bool = msgspec.field(default=False, name="deviceshare.VGPUEnable")
+    ascend_hami: bool = msgspec.field(default=False, name="deviceshare.AscendHAMiVNPUEnable")
+    node_lock: bool = msgspec.field(default=False, name="deviceshare.NodeLockEnable")
+    policy: str = msgspec.field(default="", name="deviceshare.SchedulePolicy")
+    weight: int = msgspec.field(default=0, name="deviceshare.ScheduleWeight")
+    map_name: str = msgspec.field(default="volcano-vgpu-device-config", name="deviceshare.KnownGeometriesCMName")
+    map_namespace: str = msgspec.field(default="kube-system", name="deviceshare.KnownGeometriesCMNamespace")
+    exclusive: list[dict[str, str]] = msgspec.field(default=[], name="deviceshare.GPUExclusiveRules")
+
+    def extended(self, rest: Mapping[str, Any]) -> DeviceShareArguments:
+        if self.gpu_sharing and self.gpu_number:
+            raise ValueError("GPUSharingEnable and GPUNumberEnable are both true: cards are shared or handed out whole")
+        if self.vgpu and (self.gpu_sharing or self.gpu_number):
+            raise ValueError("VGPUEnable together with GPUSharingEnable or GPUNumberEnable: one of them")
+        if self.policy not in ("", BINPACK, SPREAD):
+            raise ValueError(f"deviceshare.SchedulePolicy = {self.policy!r}: binpack, spread or nothing")
+        return self
+
+
+@dataclass(slots=True)
+class Answers:
+    """What one kind says to one sort of pod, node by node, and for which state of each node it said so."""
+
+    stamps: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    fits: Bools = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    scores: Floats = field(default_factory=lambda: np.zeros(0))
+
+    def grow(self, size: int) -> None:
+        more = size - len(self.stamps)
+        if more > 0:
+            self.stamps = np.append(self.stamps, np.full(more, -1, dtype=np.int64))
+            self.fits = np.append(self.fits, np.ones(more, dtype=np.bool_))
+            self.scores = np.append(self.scores, np.zeros(more))
+
+
+class DeviceShare(Plugin):
+    """Filters nodes by their cards, scores them, and writes down which cards a pod was given."""
+
+    name = "deviceshare"
+    Arguments = DeviceShareArguments
+
+    def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
+        super().__init__(arguments, flags)
+        self.devices: list[Device] = []
+        if arguments.gpu_sharing or arguments.gpu_number:
+            self.devices.append(GpuShare(by_number=arguments.gpu_number))
+        self._configured: list[Device] = []
+        self._text: str | None = None
+        self._answers: dict[tuple[str, PodClass, str, frozenset[int]], Answers] = {}
+        self._gone: set[str] = set()
+        """Pods that this cycle evicts: whoever looks for cards is shown the node without them."""
+
+    def open(self, session: Session) -> None:
+        self.nodes = session.state.nodes
+        self.now = session.now
+        self._gone.clear()
+        self._configure(session)
+        if len(self._answers) > 512:
+            self._answers.clear()
+
+    def _configure(self, session: Session) -> None:
+        """Read the device configuration when it is new."""
+        arguments: DeviceShareArguments = self.arguments
+        if not (arguments.vgpu or arguments.ascend_hami):
+            return
+        found = session.state.others.get("ConfigMap", {}).get(f"{arguments.map_namespace}/{arguments.map_name}") or {}
+        text = (found.get("data") or {}).get("device-config.yaml", "")
+        if text == self._text:
+            return
+        self._text = text
+        try:
+            tree = yaml.safe_load(text) or {}
+            nvidia, ascends = vgpu.settings_of(tree), ascend.settings_of(tree)
+        except (yaml.YAMLError, AttributeError, TypeError, ValueError) as error:
+            session.decisions.problems.append(f"{arguments.map_namespace}/{arguments.map_name}: {error}")
+            nvidia, ascends = vgpu.Settings(), []
+        self.devices = [one for one in self.devices if one not in self._configured]
+        self._configured = [vgpu.VirtualGpu(nvidia)] if arguments.vgpu else []
+        if arguments.ascend_hami:
+            self._configured += [ascend.Ascend(one) for one in ascends]
+            for one in ascends:
+                # What the cards are cut into is no resource of the node.
+                self.nodes.unbound(one.memory_resource)
+                self.nodes.unbound(one.core_resource)
+        self.devices += self._configured
+        self._answers.clear()
+
+    # ------------------------------------------------------------------------------------------------- filter and score
+
+    def filters(self) -> Iterable[Filter]:
+        texts = {
+            "GpuShare": [one for device in self.devices for one in device.kind.refusals],
+            "hamivgpu": [vgpu.REFUSAL] if self.arguments.vgpu else [],
+            "ascend": [ascend.REFUSAL] if self.arguments.ascend_hami else [],
+        }
+        for name, reasons in texts.items():
+            for reason in reasons:
+                mask = self._mask_of(name)
+                yield Filter(f"deviceshare:{name}", reason, Code.UNSCHEDULABLE, Depends.CLUSTER, mask)
+
+    def _mask_of(self, name: str) -> Any:
+        def mask(pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
+            result: Bools | None = None
+            for device in self._asked(pods, task):
+                if device.kind.name == name or (name == "ascend" and isinstance(device, ascend.Ascend)):
+                    answers = self._ask(device, task, nodes)  # type: ignore[arg-type]
+                    fits = nodes.take(answers.fits[: len(nodes.table)])
+                    result = fits if result is None else result & fits
+            return result
+
+        return mask
+
+    def scores(self) -> Iterable[Score]:
+        if self.arguments.weight > 0:
+            yield Score("deviceshare", float(self.arguments.weight), Depends.CLUSTER, self._score, batch=False)
+
+    def _score(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | None:
+        asked = self._asked(pods, task)
+        if not asked:
+            return None
+        total = np.zeros(len(nodes))
+        for device in asked:
+            total += nodes.take(self._ask(device, task, nodes).scores[: len(nodes.table)])  # type: ignore[arg-type]
+        return np.floor(total + 0.5)
+
+    def _asked(self, pods: PodClass, task: Task | None) -> list[Device]:
+        if task is None:
+            return []
+        return [device for device in self.devices if device.asked(pods)]
+
+    def _ask(self, device: Device, task: Task, nodes: NodeView) -> Answers:
+        """The kind's answers about the nodes of the view, brought up to date where a node changed."""
+        table = nodes.table
+        asker = self._asker(task)
+        key = (device.kind.name, task.pods, asker.group, asker.rules)
+        answers = self._answers.setdefault(key, Answers())
+        answers.grow(len(table))
+        stale = answers.stamps[: len(table)] != table.stamps
+        rows = np.flatnonzero(stale) if nodes.rows is None else nodes.rows[stale[nodes.rows]]
+        for row in rows.tolist():
+            found = self._fit(device, asker, table, row)
+            answers.fits[row] = found is None or not found.refusal
+            answers.scores[row] = found.score if found is not None else 0.0
+        answers.stamps[rows] = table.stamps[rows]
+        return answers
+
+    def _fit(self, device: Device, asker: Asker, table: NodeTable, row: int, without: str = "") -> Fit | None:
+        """None where the node has no such device: then the resources that it lacks speak."""
+        facts = table.facts[row]
+        if facts is None:
+            return None
+        holders = [
+            Holder(one.key, one.pods, one.annotations, _group(one), self._rules(one))
+            for one in table.tasks[row].values()
+            if one.key != without
+            and device.asked(one.pods)
+            and not (one.status is Status.RELEASING and one.key in self._gone)
+        ]
+        cards = device.cards(facts, holders)
+        return None if cards is None else device.fit(cards, asker, self.arguments.policy)
+
+    def _asker(self, task: Task) -> Asker:
+        grouped = task.pods.annotations.get(vgpu.GROUP_POLICY) == SPREAD
+        return Asker(task.pods, task.annotations, _group(task) if grouped else "", self._rules(task))
+
+    def _rules(self, task: Task) -> frozenset[int]:
+        """The exclusivity rules that a pod falls under: all pairs of the rule are among its labels."""
+        return matching_rules(self.arguments.exclusive, task.labels.labels)
+
+    # ------------------------------------------------------------------------------------------------- books
+
+    def allocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
+        asked = self._asked(task.pods, task)
+        if not asked:
+            return
+        if task.status not in (Status.ALLOCATED, Status.PIPELINED):
+            self._gone.discard(task.key)
+            self.nodes.mark(task.row)
+            return
+        self._forget(task, asked)
+        for device in asked:
+            found = self._fit(device, self._asker(task), self.nodes, task.row, without=task.key)
+            if found is not None and found.assignment is not None:
+                task.annotations.update(device.annotations(found.assignment, self.nodes.names[task.row], self.now))
+        self.nodes.mark(task.row)
+
+    def deallocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
+        asked = self._asked(task.pods, task)
+        if not asked:
+            return
+        if task.status is Status.RELEASING:
+            self._gone.add(task.key)
+        else:
+            self._forget(task, asked)
+        self.nodes.mark(task.row)
+
+    def _forget(self, task: Task, asked: Iterable[Device]) -> None:
+        for device in asked:
+            for name in device.kind.written:
+                task.annotations.pop(name, None)
+
+
+def matching_rules(rules: Iterable[Mapping[str, str]], labels: Mapping[str, str]) -> frozenset[int]:
+    """Numbers of the rules all of whose pairs are among the labels; an empty rule matches nobody."""
+    return frozenset(
+        number
+        for number, rule in enumerate(rules)
+        if rule and all(labels.get(name) == value for name, value in rule.items())
+    )
+
+
+def _group(task: Task) -> str:
+    name = task.annotations.get(GROUP_NAME) or task.annotations.get(_OTHER_GROUP_NAME)
+    return f"{task.namespace}/{name}" if name else ""
+
+
+__all__ = ["DeviceShare", "matching_rules"]
