@@ -49,7 +49,7 @@ class Settings(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     images: str = ""
     """A file that adds to the agent's table of images."""
     scheduler_conf: str = ""
-    """A policy file of the user's own; empty is the built-in policy."""
+    """A policy file of the user's own; empty is scheduler.yaml in the cluster's directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,7 @@ class Cluster:
         self.kubeconfig = self.directory / "kubeconfig"
         self.internal_kubeconfig = self.directory / "internal.kubeconfig"
         self.settings_file = self.directory / "cluster.json"
+        self.policy = self.directory / "scheduler.yaml"
         self.status_file = self.run / "status.json"
         self.lock_file = self.run / "supervisor.lock"
 
@@ -154,6 +155,11 @@ class Cluster:
         """Writes the settings, atomically."""
         write_atomically(self.settings_file, msgspec.json.format(msgspec.json.encode(settings)))
 
+    def keep_policy(self) -> None:
+        """Puts the first policy where the user can edit it; one that is there stays."""
+        if not self.policy.exists():
+            write_atomically(self.policy, Path(__file__).with_name("policy.yaml").read_bytes())
+
     def programs(self, settings: Settings) -> list[Program]:
         """The daemons of the cluster in the order in which they are started."""
         internal = f"--kubeconfig={self.internal_kubeconfig}"
@@ -192,7 +198,7 @@ class Cluster:
             Program("controllers", ("controllers", internal, alone)),
             Program("scheduler", (
                 "scheduler", internal, "--default-scheduler", alone,
-                *([f"--scheduler-conf={settings.scheduler_conf}"] if settings.scheduler_conf else []),
+                f"--scheduler-conf={settings.scheduler_conf or self.policy}",
             )),
         ]
 

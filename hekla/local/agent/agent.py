@@ -161,7 +161,8 @@ class Agent:
         """Node admission; what is admitted counts from then on."""
         name = pod.spec.node_name
         node = self.keepers[name].node
-        refused = None if node is None else refusal(pod, node, self.holding[name].values())
+        holding = (held for uid, held in self.holding[name].items() if uid not in self.workers or not self.workers[uid].vacated)
+        refused = None if node is None else refusal(pod, node, holding)
         if refused is None:
             self.holding[name][pod.metadata.uid] = pod
         return refused

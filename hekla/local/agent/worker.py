@@ -62,6 +62,8 @@ class Worker:
         self.deleted = False
         """The object is gone from the API server."""
         self.admitted = False
+        self.vacated = False
+        """Its containers have ended for good: what it asked for is free, though its object is still there."""
         self.restored = False
         """An agent before this one had begun with the pod."""
         self.taken_up = time.time()
@@ -543,6 +545,7 @@ class Worker:
         while self.host.runtime.instances and any(run.running for run in self.runs):
             await asyncio.sleep(0.05)
             self.note_ends()
+        self.vacated = True  # before anybody is told, because who is told may send the next pod at once
         if not self.deleted:
             if not self.final or self.pod.status.phase not in FINAL:
                 self.report()
