@@ -29,7 +29,7 @@ def main(argv: list[str]) -> int:
     checks = [*basics(), *isolation()]
     for check in checks:
         mark = "ok     " if check.good else "MISSING" if check.needed else "without"
-        print(f"  {mark}  {check.name:<26} {check.detail}")
+        print(f"  {mark}  {check.name:<30} {check.detail}".rstrip())
     missing = [check.name for check in checks if check.needed and not check.good]
     print()
     print(f"A cluster cannot run here before this is mended: {', '.join(missing)}" if missing else "A cluster can run here.")
@@ -57,4 +57,4 @@ def isolation() -> Iterator[Check]:
     from hekla.local.agent import isolation as agent
 
     for finding in agent.survey():
-        yield Check(finding.name, finding.available, finding.cost if finding.available else f"{finding.why_not}: {finding.cost}")
+        yield Check(finding.name, finding.available, "" if finding.available else f"{finding.why_not}: {finding.cost}")

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,19 +26,19 @@ LIMIT = 90.0
 
 
 class Home:
-    """A state directory; `prefix` is put before each command, for example to run it as another user."""
+    """A state directory; `python` is what runs the commands, for example as another user."""
 
-    def __init__(self, state: Path, prefix: tuple[str, ...] = ()) -> None:
+    def __init__(self, state: Path, environment: Mapping[str, str] = os.environ, python: tuple[str, ...] = (sys.executable,)) -> None:
         self.state = state
-        self.prefix = prefix
-        self.environment = {**os.environ, "XDG_STATE_HOME": str(state)}
+        self.python = python
+        self.environment = {**environment, "XDG_STATE_HOME": str(state)}
 
     def command(self, *words: str) -> list[str]:
-        return [*self.prefix, sys.executable, "-m", "hekla", *words]
+        return [*self.python, "-m", "hekla", *words]
 
     def hekla(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            self.command(*words), env=self.environment, capture_output=True, text=True, timeout=LIMIT, stdin=subprocess.DEVNULL,
+            self.command(*words), env=self.environment, cwd="/", capture_output=True, text=True, timeout=LIMIT, stdin=subprocess.DEVNULL,
         )  # fmt: skip
 
     def good(self, *words: str) -> str:
@@ -82,10 +82,10 @@ class Home:
 
 
 @contextmanager
-def home(prefix: tuple[str, ...] = ()) -> Iterator[Home]:
+def home() -> Iterator[Home]:
     """A home whose clusters are gone afterwards, whatever happened."""
     state = Path(tempfile.mkdtemp(prefix="hkl"))  # short: the path of a socket has little room
-    made = Home(state, prefix)
+    made = Home(state)
     try:
         yield made
     finally:

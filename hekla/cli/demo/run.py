@@ -22,6 +22,7 @@ from hekla.cli.up import bring_up
 from hekla.kube import config
 from hekla.kube.client import Client
 from hekla.kube.errors import ApiError
+from hekla.kube.http.client import TransportError
 from hekla.local.cluster import Cluster, ClusterError
 
 NODES, NODE_CPU = 6, "4"
@@ -71,6 +72,7 @@ def main(argv: list[str]) -> int:
         console.print("\nInterrupted; cleaning up.")
         return 130
     finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not leave half of it behind
         stop(cluster)
         if not arguments.keep:
             shutil.rmtree(directory, ignore_errors=True)
@@ -103,7 +105,7 @@ async def tell_all(cluster: Cluster, console: Console) -> list[tuple[Story, str,
                 began = time.monotonic()
                 try:
                     seen, ok = await story.tell(client), True
-                except stories.Differs as differs:
+                except (stories.Differs, TransportError) as differs:
                     seen, ok = str(differs), False
                 except ApiError as error:
                     seen, ok = f"the API server answered: {error}", False

@@ -53,7 +53,12 @@ def check(result: int, what: str) -> None:
 
 
 def unshare(flags: int) -> None:
-    check(libc.unshare(flags), "unshare")
+    try:
+        check(libc.unshare(flags), "unshare")
+    except OSError as error:
+        if error.errno == errno.ENOSPC:  # which means no disk here
+            raise OSError(error.errno, "unshare: the system's limit of namespaces (user.max_*_namespaces) is reached") from None
+        raise
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
