@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from hekla.local.apiserver.journal import Journal, StorageError
-from hekla.local.apiserver.store import Collection, Store, WriteLost
+from hekla.local.apiserver.store import Collection, Event, Store, WriteLost
 from tests.apiserver.http import CONFIG_MAPS, Http, config_map
 from tests.apiserver_process import ApiServerProcess
 
@@ -204,6 +204,28 @@ async def test_a_full_disk_refuses_and_undoes(collection: Collection) -> None:
     await store.close()
     reopened = Store(Journal(journal.directory)).collection("things", {})
     assert [row.tree()["data"] for row in reopened.rows.values()] == [{"a": "4"}]
+
+
+async def test_watchers_hear_everything_in_order_however_much_is_written(collection: Collection) -> None:
+    store = collection.store
+    store.start()
+    told: list[int] = []
+    batches: list[list[int]] = []
+
+    def hear(events: list[Event]) -> None:
+        batches.append([event.version for event in events])
+        told.extend(batches[-1])
+        assert store.told == told[-1]
+
+    collection.watchers.add(hear)
+    first = await collection.create(tree("first")).done
+    assert told == [first.version], "a single write is told at once"
+    for burst in range(5):
+        await asyncio.gather(*(collection.create(tree(f"n{burst}-{n}")).done for n in range(40)))
+    store.tell()
+    assert told == sorted(told) == [row.version for row in sorted(collection.rows.values(), key=lambda row: row.version)]
+    assert len(batches) < store.journal.statistics.transactions, "bursts that follow each other are told together"
+    await store.close()
 
 
 async def test_readers_see_what_is_committed_writers_what_is_accepted(collection: Collection) -> None:

@@ -22,7 +22,7 @@ from hekla.local.apiserver.registry import Registry, Resource
 from hekla.local.apiserver.route import Route
 from hekla.local.apiserver.status import Refusal
 from hekla.local.apiserver.store import DELETED, Event, Row, encode
-from hekla.local.apiserver.watch import Watcher
+from hekla.local.apiserver.watch import end_watches
 from hekla.local.apiserver.writing import Writer
 
 log = logging.getLogger("hekla.apiserver")
@@ -115,10 +115,7 @@ class Definitions:
             resource = self.registry.get(kind.group, kind.version, kind.plural)
             self.registry.remove(kind.group, kind.version, kind.plural)
             if resource is not None:
-                for listener in list(resource.collection.listeners):
-                    watcher = getattr(listener, "__self__", None)
-                    if isinstance(watcher, Watcher):
-                        watcher.end()
+                end_watches(self.registry.store, resource.collection)
                 # A definition whose finalizer was taken off by hand leaves objects that nothing serves any more.
                 for row in list(resource.collection.accepted()):
                     resource.collection.delete(row.tree(), row)

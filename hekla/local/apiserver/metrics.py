@@ -56,8 +56,8 @@ class Metrics:
             lines.append(f'apiserver_storage_objects{{resource="{name}"}} {len(collection.rows)}')
         lines.append("# TYPE apiserver_registered_watchers gauge")
         for name, collection in sorted(self.store.collections.items()):
-            if collection.listeners:
-                lines.append(f'apiserver_registered_watchers{{resource="{name}"}} {len(collection.listeners)}')
+            if collection.watchers:
+                lines.append(f'apiserver_registered_watchers{{resource="{name}"}} {len(collection.watchers)}')
         statistics = self.store.journal.statistics
         lines += [
             "# TYPE hekla_store_transactions_total counter", f"hekla_store_transactions_total {statistics.transactions}",

@@ -37,7 +37,7 @@ from hekla.local.apiserver.status import Refusal, internal, method_not_allowed, 
 from hekla.local.apiserver.store import Store
 from hekla.local.apiserver.subresources import Subresources
 from hekla.local.apiserver.tokens import Tokens
-from hekla.local.apiserver.watch import Watcher, watch
+from hekla.local.apiserver.watch import end_watches, watch
 from hekla.local.apiserver.webhooks import Webhooks
 from hekla.local.apiserver.writing import Writer
 
@@ -97,10 +97,7 @@ class ApiServer:
         self.definitions.stop()
         self.events.stop()
         for collection in self.store.collections.values():
-            for listener in list(collection.listeners):
-                watcher = getattr(listener, "__self__", None)
-                if isinstance(watcher, Watcher):
-                    watcher.end()
+            end_watches(self.store, collection)
 
     # --- the door -------------------------------------------------------------------------------------------------------
 

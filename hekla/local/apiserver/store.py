@@ -35,6 +35,11 @@ HISTORY_BYTES = 64 * 1024 * 1024
 HISTORY_EVENTS = 100_000
 """A collection."""
 
+BUSY = 10
+"""Writes in a commit from which on watchers are told in steps."""
+STEP_SECONDS = 0.016
+"""Between two steps.  Telling costs every watching process a wake-up, which under load is more than the reading of an event."""
+
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
 NO_LABELS: Mapping[str, str] = {}
 
@@ -113,6 +118,9 @@ class Collection:
         self.version = store.committed
         """Of the newest committed change in this collection."""
         self.listeners: set[Callable[[list[Event]], None]] = set()
+        """Rooms of this server, told in the step of the commit."""
+        self.watchers: set[Callable[[list[Event]], None]] = set()
+        """Clients, told a moment later while much is written."""
         self._order: list[str] = []
         self._new: list[str] = []
         self._gone = False
@@ -284,6 +292,20 @@ class Collection:
         return events
 
 
+def hand_out(collection: Collection, listeners: Iterable[Callable[[list[Event]], None]], events: list[Event]) -> None:
+    for listener in list(listeners):
+        try:
+            listener(events)
+        except Exception:
+            # One that fails must not keep the news from the others.
+            log.exception("a listener of %s failed", collection.name)
+
+
+def forget_encoded(events: list[Event]) -> None:
+    for event in events:
+        event.encoded = {}
+
+
 def field_text(tree: Any, path: tuple[str, ...]) -> str:
     """The value at a path as a field selector compares it; absent is the empty string."""
     for step in path:
@@ -311,6 +333,11 @@ class Store:
         self.version = 1
         """Of the newest accepted write."""
         self.committed = 1
+        self.told = 1
+        """Watchers know everything up to this version."""
+        self._untold: dict[Collection, list[Event]] = {}
+        self._telling: asyncio.TimerHandle | None = None
+        self._told_at = 0.0
         self.superseded = 0
         self.collections: dict[str, Collection] = {}
         self.loop: asyncio.AbstractEventLoop
@@ -333,7 +360,7 @@ class Store:
                 self._free.append(record.id)
             else:
                 self._unclaimed.setdefault(record.collection, []).append(record)
-        self.version = self.committed = newest
+        self.version = self.committed = self.told = newest
 
     def start(self) -> None:
         """Begins to commit; call it in the event loop that serves."""
@@ -418,16 +445,20 @@ class Store:
             if not write.done.done():
                 write.done.set_result(write.row)
         for collection, events in touched.items():
-            for listener in list(collection.listeners):
-                try:
-                    listener(events)
-                except Exception:
-                    # One that fails must not keep the news from the others.
-                    log.exception("a listener of %s failed", collection.name)
-            for event in events:
-                event.encoded = {}
+            if collection.watchers:
+                self._untold.setdefault(collection, []).extend(events)
+            else:
+                forget_encoded(events)
+        for collection, events in touched.items():
+            hand_out(collection, collection.listeners, events)
             if len(collection.history) > HISTORY_EVENTS:
                 collection.forget(0.0)
+        if self._telling is None:
+            since = now - self._told_at
+            if len(batch) < BUSY or since >= STEP_SECONDS:
+                self.tell()
+            else:
+                self._telling = self.loop.call_later(STEP_SECONDS - since, self.tell)
         if self.superseded > HISTORY_BYTES:
             self._shorten()
         if self._versions_seen:
@@ -435,6 +466,18 @@ class Store:
             for future in seen:
                 if not future.done():
                     future.set_result(None)
+
+    def tell(self) -> None:
+        """Tells the watchers what was committed since they were told last."""
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None
+        self._told_at = time.monotonic()
+        self.told = self.committed
+        untold, self._untold = self._untold, {}
+        for collection, events in untold.items():
+            hand_out(collection, collection.watchers, events)
+            forget_encoded(events)
 
     def _refuse(self, batch: list[Write], error: Exception) -> None:
         """On the loop: the disk refused.  What was accepted after the batch may build on it, so it goes too."""

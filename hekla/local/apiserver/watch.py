@@ -16,7 +16,7 @@ from hekla.local.apiserver.registry import Resource
 from hekla.local.apiserver.route import Route
 from hekla.local.apiserver.selection import Selection, select
 from hekla.local.apiserver.status import Refusal, expired, invalid_option
-from hekla.local.apiserver.store import ADDED, DELETED, MODIFIED, Event, Row, Store
+from hekla.local.apiserver.store import ADDED, DELETED, MODIFIED, Collection, Event, Row, Store
 
 BUFFER = 32 * 1024 * 1024
 """Bytes that a watcher may leave unread before it is cut off."""
@@ -62,6 +62,15 @@ def watch(store: Store, request: Request, route: Route) -> Stream:
     return Stream(watcher.run, headers={"Cache-Control": "no-cache, private"})
 
 
+def end_watches(store: Store, collection: Collection) -> None:
+    """Ends all watches of a collection, once they know what has happened."""
+    store.tell()
+    for told in list(collection.watchers):
+        watcher = getattr(told, "__self__", None)
+        if isinstance(watcher, Watcher):
+            watcher.end()
+
+
 class Watcher:
     """One watch on one connection."""
 
@@ -103,7 +112,7 @@ class Watcher:
                 ending.cancel()
                 return
             backlog = found
-        collection.listeners.add(self.on_events)
+        collection.watchers.add(self.on_events)
         timer: asyncio.TimerHandle | None = None
         try:
             await self._tell_rows(rows)
@@ -118,7 +127,7 @@ class Watcher:
             if self.bookmarks and not body.closed:
                 body.write(self.form.bookmark(self.resource, self._told(), False))
         finally:
-            collection.listeners.discard(self.on_events)
+            collection.watchers.discard(self.on_events)
             ending.cancel()
             if timer is not None:
                 self._timer.cancel()
@@ -129,8 +138,8 @@ class Watcher:
             self._over.set_result(None)
 
     def _told(self) -> int:
-        """The version up to which this watcher knows everything: events are told in the step in which they are committed."""
-        return max(self.version, self.store.committed) if self._live else self.version
+        """The version up to which this watcher knows everything."""
+        return max(self.version, self.store.told) if self._live else self.version
 
     def _bookmark_later(self) -> None:
         if self._live and not self._body.closed:
@@ -189,7 +198,7 @@ class Watcher:
     def _cut(self) -> None:
         """The client does not read: it is told 410, should it ever get there, and closed."""
         self._tell_error(expired(f"too old resource version: {self.version} ({self.store.committed})"))
-        self.resource.collection.listeners.discard(self.on_events)
+        self.resource.collection.watchers.discard(self.on_events)
         self._body.abort()
         self.end()
 
