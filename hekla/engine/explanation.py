@@ -48,6 +48,12 @@ def explain(session: Session, job: Job) -> Explanation:
     """Look at a job at the end of a cycle, before promises are undone."""
     fit = _fit(job)
     needs = max(job.min_available, 1)
+    ahead = session.orders.behind.get(job.key)
+    if ahead is not None:
+        first = ahead.rpartition("/")[2]
+        remedy = f"It is looked at once {first} has started."
+        text = f"{job.name} waits behind {first} in queue {job.queue}, whose order is strict-fifo. {remedy}"
+        return Explanation(job.key, job.queue, "order", needs, fit, 0, [], remedy, text)
     if job.is_pending or job.enqueue_block:
         why = job.enqueue_block or "it has not been let in yet"
         text = f"{job.name} waits to enter queue {job.queue}: {why}."

@@ -173,7 +173,7 @@ class Pipeline:
                 if passed is None:
                     continue
                 bad = going & ~passed
-                _note(errors, one.reason, bad, one.name)
+                _note_each(errors, one, pods, bad)
                 failed |= bad
                 if one.code is Code.UNRESOLVABLE:
                     unresolvable |= bad
@@ -427,6 +427,20 @@ def _note(errors: FitErrors, text: str, mask: Bools, name: str, free: Floats | N
     count = int(np.count_nonzero(mask))
     if count:
         errors.reasons.append(Reason(text, count, mask, name, free))
+
+
+def _note_each(errors: FitErrors, one: Filter, pods: PodClass, mask: Bools) -> None:
+    """One reason for all nodes, or those that the filter has for each."""
+    if one.detail is None:
+        _note(errors, one.reason, mask, one.name)
+        return
+    texts: dict[str, list[int]] = {}
+    for row in np.flatnonzero(mask).tolist():
+        texts.setdefault(one.detail(pods, row), []).append(row)
+    for text, rows in texts.items():
+        part = np.zeros(len(mask), dtype=np.bool_)
+        part[rows] = True
+        _note(errors, text, part, one.name)
 
 
 def _simple_filter(plugin: Plugin) -> Filter:

@@ -64,6 +64,8 @@ class Filter:
     mask: Callable[[PodClass, NodeView, Task | None], Bools | None]
     """`[nodes]`, true where the pod may go; None where it does not concern this pod."""
     plugin: str = ""
+    detail: Callable[[PodClass, int], str] | None = None
+    """A reason of its own for each node (by row), where the words depend on the node."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,6 +127,7 @@ class Spread:
 class ContainerAmounts:
     """What one container states, for devices, which are asked for container by container."""
 
+    name: str
     limits: Amounts
     requests: Amounts
 
@@ -478,7 +479,7 @@ def _requests(spec: Tree) -> tuple[Amounts, tuple[float, float]]:
 
 def _container_amounts(container: Tree) -> ContainerAmounts:
     stated = container.get("resources") or {}
-    return ContainerAmounts(amounts(stated.get("limits")), amounts(stated.get("requests")))
+    return ContainerAmounts(str(container.get("name", "")), amounts(stated.get("limits")), amounts(stated.get("requests")))
 
 
 def _limits(spec: Tree) -> Amounts:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hekla.engine.decisions import Event, Pipelined, PodCondition, PodGroupStatus, QueueStatus
 from hekla.engine.explanation import explain
+from hekla.engine.joborder import report_unknown_orders
 from hekla.engine.queues import ROOT, Queue
 from hekla.engine.reasons import job_text, scheduling_reason
 from hekla.engine.resources import Amounts, add, empty, quantities
@@ -135,6 +136,7 @@ def _report_tasks(session: Session, job: Job, tasks: list[Task], text: str | Non
 def report_queues(session: Session) -> None:
     """What each queue holds, once the cycle's changes are counted."""
     queues = session.state.queues
+    report_unknown_orders(session)
     if not queues:
         return
     own = {name: queue.allocated for name, queue in queues.items()}

@@ -14,6 +14,7 @@ import numpy as np
 from hekla.engine.decisions import Bind, Decisions, Event, Evict
 from hekla.engine.hypernodes import ROOT as CLUSTER
 from hekla.engine.hypernodes import tree_of
+from hekla.engine.joborder import OwnOrders
 from hekla.engine.nodes import Bools, Rows
 from hekla.engine.pipeline import Ahead, Pipeline
 from hekla.engine.plugin import ABSTAIN, PERMIT, REJECT, Answer, Plugin, Victims, defines
@@ -61,6 +62,8 @@ class Hooks:
             self.tiers[hook] = [tier for tier in filled if tier]
             self.flat[hook] = [plugin for tier in filled for plugin in tier]
         self.time_dependent = any(plugin.time_dependent for plugin in self.plugins)
+        self.told: dict[str, str] = {}
+        """Queue -> what was said last about its annotations."""
         self.pipeline = Pipeline(self)
 
     def __call__(self, hook: str) -> list[Plugin]:
@@ -101,6 +104,7 @@ class Session:
         self._allocated = hooks("allocated")
         self._deallocated = hooks("deallocated")
         self._ranks: Rows | None = None
+        self.orders = OwnOrders(self)
 
     # ------------------------------------------------------------------------------------------------- who is there
 
@@ -144,6 +148,10 @@ class Session:
         return tuple(plugin.job_order(job) for plugin in self._job_keys)
 
     def job_key(self, job: Job) -> tuple[Any, ...]:
+        """The order of a queue's jobs: its own where it names one, else the plugins'."""
+        own = self.orders.key(job)
+        if own is not None:
+            return (*own, job.creation, job.key)
         return (*(plugin.job_order(job) for plugin in self._job_keys), job.creation, job.key)
 
     def queue_key(self, queue: Queue) -> tuple[Any, ...]:

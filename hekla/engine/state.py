@@ -411,7 +411,9 @@ class State:
     def upsert_other(self, kind: str, obj: Any) -> None:
         """Any other object that a plugin may read: ResourceQuota, PodDisruptionBudget, HyperNode, a volume claim, ..."""
         tree = tree_of_object(obj)
-        self.others.setdefault(kind, {})[key_of(tree)] = tree
+        # Kept for long, so it must not change when whoever fed it lets go of the rest of its own.
+        kept = {**tree, "metadata": dict(tree.get("metadata") or {})}
+        self.others.setdefault(kind, {})[key_of(tree)] = kept
         self.version += 1
         self.hyper_version += kind == "HyperNode"
 

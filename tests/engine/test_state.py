@@ -207,3 +207,12 @@ def test_a_lone_pod_counts_for_its_queue_while_it_runs() -> None:
     world.settle()
     world.run()
     assert world.state.queues["default"].allocated["cpu"] == 1000
+
+
+def test_other_objects_stay_when_their_owner_lets_go_of_them() -> None:
+    state = State()
+    tree = {"metadata": {"name": "h1", "labels": {"a": "b"}}, "spec": {"tier": 1}}
+    state.upsert_other("HyperNode", tree)
+    tree["metadata"].pop("labels")
+    tree.pop("spec")
+    assert state.others["HyperNode"]["h1"] == {"metadata": {"name": "h1", "labels": {"a": "b"}}, "spec": {"tier": 1}}

@@ -97,6 +97,9 @@ class _Turns:
                 continue
             job = jobs.pop()
             alone = not queues and not jobs
+            if session.orders.held_back(job):
+                queues.push(queue)
+                continue
             if self._serve(queue, job, alone):
                 jobs.push(job)
             queues.push(queue)

@@ -48,6 +48,8 @@ def pick(session: Session) -> list[Task]:
     result: list[Task] = []
     while queues:
         for job in sorted(jobs[queues.pop().name], key=session.job_key):
+            if session.orders.held_back(job):
+                continue
             promised = [task for task in job.counts.statuses[Status.PIPELINED].values() if task.best_effort]
             for task in promised:
                 session.unpromise(task)

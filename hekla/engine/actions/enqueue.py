@@ -30,6 +30,9 @@ class Enqueue:
             if not jobs:
                 continue
             job = jobs.pop()
+            if session.orders.held_back(job, entering=True):
+                queues.push(queue)
+                continue
             if job.min_resources is None or session.job_enqueueable(job):
                 session.job_enqueued(job)
                 session.let_in(job)

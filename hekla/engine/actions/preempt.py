@@ -48,6 +48,8 @@ class Preempt:
             waiting = Heap(session.job_key, jobs)
             while waiting:
                 job = waiting.pop()
+                if session.orders.held_back(job):
+                    continue
                 _between_jobs(session, preemption, job, tasks[job.key])
             for job in jobs:
                 _within_job(session, preemption, job)

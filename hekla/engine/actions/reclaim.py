@@ -41,7 +41,9 @@ class Reclaim:
                 continue
             jobs = starving[queue.name]
             while jobs:
-                _reclaim_for_job(session, jobs.pop())
+                job = jobs.pop()
+                if not session.orders.held_back(job):
+                    _reclaim_for_job(session, job)
 
 
 def _reclaim_for_job(session: Session, job: Job) -> None:

@@ -15,6 +15,7 @@ from hekla.engine.plugins.gang import Gang
 from hekla.engine.plugins.networktopology import NetworkTopologyAware
 from hekla.engine.plugins.nodegroup import NodeGroup
 from hekla.engine.plugins.nodeorder import NodeOrder
+from hekla.engine.plugins.numaaware import NumaAware
 from hekla.engine.plugins.overcommit import Overcommit
 from hekla.engine.plugins.pdb import Pdb
 from hekla.engine.plugins.predicates import Predicates
@@ -47,5 +48,6 @@ _ALL: tuple[type[Plugin], ...] = (
     NetworkTopologyAware,
     Usage,
     DeviceShare,
+    NumaAware,
 )
 PLUGINS: Mapping[str, type[Plugin]] = {plugin.name: plugin for plugin in _ALL}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -131,8 +132,13 @@ class DeviceShare(Plugin):
         }
         for name, reasons in texts.items():
             for reason in reasons:
-                mask = self._mask_of(name)
-                yield Filter(f"deviceshare:{name}", reason, Code.UNSCHEDULABLE, Depends.CLUSTER, mask)
+                detail = partial(self._on_node, reason) if name == "GpuShare" else None
+                yield Filter(
+                    f"deviceshare:{name}", reason, Code.UNSCHEDULABLE, Depends.CLUSTER, self._mask_of(name), "", detail
+                )
+
+    def _on_node(self, reason: str, pods: PodClass, row: int) -> str:
+        return f"{reason} on node {self.nodes.names[row]}"
 
     def _mask_of(self, name: str) -> Any:
         def mask(pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
