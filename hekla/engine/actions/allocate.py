@@ -351,6 +351,7 @@ def place(
             statement.place(tasks[at : at + 1], ahead, Status.ALLOCATED)
             return 1, None, False
     while done < count:
+        task = tasks[at + done]  # The same to filters; a score may still know one from the other.
         candidates = pipeline.candidates(session, task, scope)
         pipelining = not len(candidates.idle)
         rows = candidates.future if pipelining else candidates.idle

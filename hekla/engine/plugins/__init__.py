@@ -24,6 +24,7 @@ from hekla.engine.plugins.proportion import Proportion
 from hekla.engine.plugins.resourcequota import ResourceQuota
 from hekla.engine.plugins.sla import Sla
 from hekla.engine.plugins.strategyfit import ResourceStrategyFit
+from hekla.engine.plugins.tasktopology import TaskTopology
 from hekla.engine.plugins.tdm import Tdm
 from hekla.engine.plugins.usage import Usage
 
@@ -49,5 +50,6 @@ _ALL: tuple[type[Plugin], ...] = (
     Usage,
     DeviceShare,
     NumaAware,
+    TaskTopology,
 )
 PLUGINS: Mapping[str, type[Plugin]] = {plugin.name: plugin for plugin in _ALL}
