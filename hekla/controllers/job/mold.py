@@ -7,7 +7,6 @@ is copied or encoded again for a pod, which is what lets a gang of thousands be 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -36,8 +35,12 @@ class Slot:
 
     def split(self, encoded: bytes) -> list[bytes | Callable[[int], int]]:
         """The encoded pod as alternating fixed bytes and fillers."""
-        pieces = re.split(b"<" + re.escape(self._marker.encode()) + rb":(\d+)>", encoded)
-        return [piece if at % 2 == 0 else self._fillers[int(piece)] for at, piece in enumerate(pieces)]
+        first, *marked = encoded.split(f"<{self._marker}:".encode())
+        pieces: list[bytes | Callable[[int], int]] = [first]
+        for piece in marked:
+            number, _, fixed = piece.partition(b">")
+            pieces += (self._fillers[int(number)], fixed)
+        return pieces
 
 
 class Mold:

@@ -5,9 +5,10 @@ Everything that the pods of one task have in common is put together once, as a `
 
 from __future__ import annotations
 
-import copy
 import hashlib
 from typing import Any
+
+import msgspec
 
 from hekla.api import batch, names
 
@@ -31,7 +32,7 @@ def mold_of(job: batch.Job, task: batch.TaskSpec, plugins: list[Plugin], *, forw
 
 
 def _pod(job: batch.Job, task: batch.TaskSpec, slot: Slot, forwarded: bool) -> dict[str, Any]:
-    template: dict[str, Any] = copy.deepcopy(task.template)
+    template: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(task.template))  # a copy, the quick way
     own: dict[str, Any] = template.get("metadata") or {}
     spec: dict[str, Any] = template.get("spec") or {}
     spec["schedulerName"] = spec.get("schedulerName") or job.spec.scheduler_name
