@@ -51,6 +51,7 @@ class Ahead:
 
 
 MOST_AHEAD = 512
+AHEAD_GROWTH = 8
 
 
 class Pipeline:
@@ -250,13 +251,16 @@ class Pipeline:
                 known.next += count
                 known.at = len(log)
                 return np.array(known.given)
-            reach = min(2 * len(known.rows), MOST_AHEAD)
+            reach = min(AHEAD_GROWTH * len(known.rows), MOST_AHEAD)
         if reach < count or self._wide(session, task):
             return None
         idle = self.candidates(session, task).idle
         if not len(idle):
             return None
-        rows = (_Merge(self, session, task, idle, False).take(reach)[0]).tolist()
+        if reach == 1:  # most classes of a cycle have one pod, and the best node is found without a merge
+            rows = [self.best(session, task, idle)]
+        else:
+            rows = (_Merge(self, session, task, idle, False).take(reach)[0]).tolist()
         session.ahead[key] = known = Ahead(rows, count, rows[:count], len(log))
         return np.array(known.given)
 
@@ -354,8 +358,10 @@ class _Merge:
             if not len(which):
                 return
             # Candidates of one step may be at different depths when extended apart; group them.
-            for depth in np.unique(self.depth[which]):
-                group = which[self.depth[which] == depth]
+            depths = self.depth[which]
+            alike = depths.min() == depths.max()
+            for depth in depths[:1] if alike else np.unique(depths):
+                group = which if alike else which[depths == depth]
                 view = NodeView(
                     self.session.state.nodes, self.rows[group], task.request, int(depth), self.pipelining
                 )
