@@ -87,6 +87,8 @@ def close_session(session: Session) -> Decisions:
             state.nodes.appear(task, task.row)
     for job in session.touched.values():
         job.plugin_state.pop("allocated_now", None)
+        for sub_job in job.sub_jobs.values():
+            sub_job.nominated_domain = ""
         state.dirty[job.key] = job
     state.refresh()
     report_queues(session)

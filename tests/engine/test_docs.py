@@ -24,3 +24,8 @@ def test_the_page_has_an_example_that_is_read(name: str) -> None:
     kind = PLUGINS[name].Arguments
     for one in msgspec.structs.fields(kind):
         assert one.name in kind.made or one.encode_name in text
+
+
+def test_the_actions_of_gangs_have_a_page() -> None:
+    (example,) = re.findall(r"```yaml\n(.*?)```", (DOCS / "gang-eviction.md").read_text(), re.DOTALL)
+    assert {"gangpreempt", "gangreclaim"} <= set(Policy.parse(yaml.safe_load(example)).actions)

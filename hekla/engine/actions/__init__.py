@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from hekla.engine.actions.allocate import Allocate
 from hekla.engine.actions.backfill import Backfill
 from hekla.engine.actions.enqueue import Enqueue
+from hekla.engine.actions.gangevict import GangPreempt, GangReclaim
 from hekla.engine.actions.preempt import Preempt
 from hekla.engine.actions.reclaim import Reclaim
 from hekla.engine.actions.shuffle import Shuffle
@@ -27,5 +28,6 @@ class Action(Protocol):
 
 
 ACTIONS: Mapping[str, Action] = {
-    action.name: action for action in (Enqueue(), Allocate(), Backfill(), Preempt(), Reclaim(), Shuffle())
+    action.name: action
+    for action in (Enqueue(), Allocate(), Backfill(), Preempt(), Reclaim(), Shuffle(), GangPreempt(), GangReclaim())
 }

@@ -1,0 +1,208 @@
+"""gangpreempt and gangreclaim: room for a whole gang in one domain, by evicting as few whole gangs as possible.
+
+Where preempt and reclaim look for a node a task, these look for a domain a job, so jobs with a topology are served too.
+Reference: scheduler-core 6.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hekla.engine.actions.allocate import Worksheet, worksheet
+from hekla.engine.bundles import Bundle, approved, bundles_of, in_order
+from hekla.engine.heap import Heap
+from hekla.engine.hypernodes import ROOT
+from hekla.engine.nodes import Bools
+from hekla.engine.resources import Amounts, add, empty, less_equal
+from hekla.engine.statement import Statement
+from hekla.engine.tasks import PREEMPTABLE, Job, Status, SubJob, Task
+
+if TYPE_CHECKING:
+    from hekla.engine.session import Session
+
+MOST_DOMAINS = 8
+
+
+class GangPreempt:
+    """From lesser jobs of the same queue."""
+
+    name = "gangpreempt"
+    arguments: Mapping[str, Any] = {"maxDomains": MOST_DOMAINS, "allowWholeBundle": True}
+    across_queues = False
+
+    def run(self, session: Session) -> None:
+        starving: dict[str, Heap[Job]] = {}
+        for job in session.active_jobs():
+            if job.is_pending or session.job_valid(job) is not None or not session.job_starving(job):
+                continue
+            if session.tree.trouble and job.has_topology:
+                continue
+            heap = starving.get(job.queue)
+            if heap is None:
+                heap = starving[job.queue] = Heap(session.job_key)
+            heap.push(job)
+        queues = Heap(session.queue_key, (session.state.queues[name] for name in starving))
+        while queues:
+            queue = queues.pop()
+            if self.across_queues and session.overused(queue):
+                continue
+            jobs = starving[queue.name]
+            while jobs:
+                job = jobs.pop()
+                if not session.orders.held_back(job):
+                    self._serve(session, job)
+
+    def _serve(self, session: Session, job: Job) -> None:
+        sheet = demand(session, job)
+        tasks = [task for sub_job in sheet.order for task in sheet.tasks[sub_job.uid]]
+        if not tasks or any(task.pods.preemption_policy == "Never" for task in tasks):
+            return
+        if self.across_queues and not session.preemptive(session.queue_of(job), tasks):
+            return
+        need = empty()
+        for task in tasks:
+            add(need, task.request.amounts)
+        for domain in self._domains(session, job):
+            made = self._make_room(session, job, sheet, need, domain)
+            if made is not None:
+                statement, places = made
+                session.metric("eviction_transactions_total", 1.0, action=self.name)
+                statement.commit()
+                for sub_job, place in places:
+                    sub_job.nominated_domain = place
+                return
+
+    def _domains(self, session: Session, job: Job) -> list[str]:
+        most = session.argument(self.name, "maxDomains", MOST_DOMAINS)
+        found = dict.fromkeys(name for names in session.gradient_of_job(job, "evict") for name in names)
+        if not found and not job.has_hard_topology:
+            return [ROOT]
+        return list(found)[: most if most > 0 else MOST_DOMAINS]
+
+    def _make_room(
+        self, session: Session, job: Job, sheet: Worksheet, need: Amounts, domain: str
+    ) -> tuple[Statement, list[tuple[SubJob, str]]] | None:
+        """Evict bundle by bundle until the job can be promised its places in the domain."""
+        nodes = session.state.nodes
+        scope = session.nodes_of_domain(domain)
+        mask = nodes.ready if scope is None else scope & nodes.ready
+        room = session.state.space.amounts((nodes.idle() + nodes.releasing)[:, mask].sum(axis=1))
+        victims: list[Task] = []
+        for bundle in self._bundles(session, job, mask, need):
+            victims.extend(bundle.tasks)
+            add(room, bundle.local)
+            if less_equal(need, room):
+                made = _plan(session, job, sheet, victims, domain, self.name)
+                if made is not None:
+                    return made
+        return None
+
+    def _bundles(self, session: Session, job: Job, mask: Bools, need: Amounts) -> list[Bundle]:
+        by_job: dict[str, list[Task]] = {}
+        for row in np.flatnonzero(mask).tolist():
+            for one in session.state.nodes.tasks[row].values():
+                if one.job is not None and session.in_session(one.job) and self._may_go(session, job, one, one.job):
+                    by_job.setdefault(one.job.key, []).append(one)
+        found = [bundle for key, tasks in by_job.items() for bundle in bundles_of(session.state.jobs[key], tasks)]
+        found = in_order(session, found, job, need, self.across_queues)
+        candidates = [task for bundle in found for task in bundle.tasks]
+        if not candidates:
+            return []
+        found = approved(found, {task.key for task in session.evictable(self.name, job, candidates)})
+        if not session.argument(self.name, "allowWholeBundle", True):
+            found = [bundle for bundle in found if bundle.safe]
+        return in_order(session, found, job, need, self.across_queues)
+
+    def _may_go(self, session: Session, job: Job, task: Task, other: Job) -> bool:
+        return (
+            task.status in PREEMPTABLE
+            and task.preemptable
+            and other is not job
+            and other.queue == job.queue
+            and other.stated_preemptable
+            and other.priority < job.priority
+        )
+
+
+class GangReclaim(GangPreempt):
+    """From jobs of other queues that may be reclaimed."""
+
+    name = "gangreclaim"
+    across_queues = True
+
+    def _may_go(self, session: Session, job: Job, task: Task, other: Job) -> bool:
+        return (
+            task.status is Status.RUNNING
+            and task.preemptable
+            and other.queue != job.queue
+            and session.queue_of(other).reclaimable
+            and other.stated_preemptable
+        )
+
+
+def demand(session: Session, job: Job) -> Worksheet:
+    """What a job lacks: all that it has to place before it is ready, one sub-job after."""
+    sheet = worksheet(session, job)
+    for uid, tasks in sheet.tasks.items():
+        sheet.tasks[uid] = [task for task in tasks if not task.gated]
+    order = [sub_job for sub_job in sheet.order if sheet.tasks[sub_job.uid]]
+    return Worksheet(order[:1] if session.job_ready(job) else order, sheet.tasks)
+
+
+def _plan(
+    session: Session, job: Job, sheet: Worksheet, victims: list[Task], domain: str, reason: str
+) -> tuple[Statement, list[tuple[SubJob, str]]] | None:
+    """Evict all victims and promise the job's tasks their places; nothing has happened where that fails."""
+    was_ready = session.job_ready(job)
+    statement = session.statement()
+    for victim in victims:
+        statement.evict(victim, reason)
+    places: list[tuple[SubJob, str]] = []
+    for sub_job in sheet.order:
+        domains = [domain]
+        if job.has_hard_topology:
+            domains = [name for names in session.gradient_of_sub_job(sub_job, domain, "evict") for name in names]
+        for name in domains:
+            trial = _promise(session, job, sub_job, sheet.tasks[sub_job.uid], name)
+            if trial is not None:
+                statement.merge(trial)
+                places.append((sub_job, name))
+                break
+        else:
+            statement.rollback()
+            return None
+        if was_ready or session.job_pipelined(job):
+            break
+    if not places or not session.job_pipelined(job):
+        statement.rollback()
+        return None
+    return statement, places
+
+
+def _promise(session: Session, job: Job, sub_job: SubJob, tasks: list[Task], domain: str) -> Statement | None:
+    """A node for every task of the sub-job, or none."""
+    pipeline, queue = session.hooks.pipeline, session.queue_of(job)
+    scope = session.nodes_of_domain(domain)
+    trial = session.statement()
+    for task in tasks:
+        found = None
+        if session.allocatable(queue, task) and not session.prefilter(task):
+            errors = job.fit_errors.get(task.key)
+            within = scope
+            if errors is not None and errors.unresolvable is not None and errors.unresolvable.any():
+                within = ~errors.unresolvable if scope is None else scope & ~errors.unresolvable
+            candidates = pipeline.candidates(session, task, within)
+            rows = candidates.idle if len(candidates.idle) else candidates.future
+            if len(rows):
+                found = pipeline.best(session, task, pipeline.preferred(session, rows))
+        if found is None:
+            trial.rollback()
+            return None
+        trial.pipeline(task, found, True)
+    if session.sub_job_ready(sub_job) or session.sub_job_pipelined(sub_job):
+        return trial
+    trial.rollback()
+    return None
