@@ -57,6 +57,7 @@ def main(argv: list[str]) -> int:
         print(f"hekla up: {refusal(error) if isinstance(error, OSError) else error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the rest is the words and the exit code
         print("\nInterrupted; nothing is left running.", file=sys.stderr)
         return 130
     print(f"\n  export KUBECONFIG={cluster.kubeconfig}")
@@ -128,8 +129,11 @@ def bring_up(cluster: Cluster, flags: dict[str, object], timeout: float, say: Sa
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
-    """Lets Ctrl-C and SIGTERM wait: a process that was started and whose pid was lost to them would live on."""
+def undisturbed(*, for_good: bool = False) -> Iterator[None]:
+    """Lets Ctrl-C and SIGTERM wait, or forgets them where the command is ending anyway.
+
+    A process that was started and whose pid was lost to them would live on; a second Ctrl-C would leave half behind.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -141,7 +145,7 @@ def undisturbed() -> Iterator[None]:
     finally:
         for number, handler in before:
             signal.signal(number, handler)
-    for received in waiting:
+    for received in () if for_good else waiting:
         signal.raise_signal(received)
 
 
@@ -149,19 +153,15 @@ def abandon(cluster: Cluster, supervisor: subprocess.Popen[bytes] | None, before
     """Makes everything as it was before: no process left, the old settings, no directory where there was none."""
     from hekla.cli.down import stop
 
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not leave half of it behind
-    if supervisor is not None:  # it may not have taken its lock yet, so that `stop` alone would not see it
-        supervisor.terminate()
-        supervisor.wait()
-    try:
+    with undisturbed(for_good=True), suppress(ClusterError, OSError):  # the reason for this is what the user must read
+        if supervisor is not None:  # it may not have taken its lock yet, so that `stop` alone would not see it
+            supervisor.terminate()
+            supervisor.wait()
         stop(cluster)
         if made:
             cluster.delete()
         elif before is not None:
             cluster.keep(before)
-    except (ClusterError, OSError):
-        pass  # the reason why the cluster did not come up is what the user must read
 
 
 def with_flags(settings: Settings, flags: dict[str, object]) -> Settings:
@@ -218,7 +218,7 @@ def check_disk(cluster: Cluster, least: int) -> None:
 def choose_port(port: int, others: Collection[int] = (), *, asked: bool) -> int:
     """A free port on 127.0.0.1: the one asked for or used before, else the preferred one or the next after it that is no other's."""
     if port:
-        if not is_free(port):
+        if not (is_free(port) and claim(port)):
             origin = "--port" if asked else "the port that this cluster has used"
             raise ClusterError(f"{origin}, {port}, is in use by another program; stop it, or choose another with --port")
         return port
