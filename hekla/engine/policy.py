@@ -29,7 +29,7 @@ FLAGS = (
 _OFF_BY_DEFAULT = frozenset({"enableHierarchy", "enabledClusterOrder"})
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
-_TOP_KEYS = ("actions", "tiers", "configurations", "metrics", "tieBreaking")
+_TOP_KEYS = ("actions", "tiers", "configurations", "metrics", "tieBreaking", "pluginFiles")
 
 
 @dataclass(frozen=True, slots=True)

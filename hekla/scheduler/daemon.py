@@ -53,6 +53,7 @@ FLAGS = (
     Flag("scheduler-name", TEXTS, ["volcano"], "the schedulerName of the pods that are scheduled here"),
     Flag("default-scheduler", YES_NO, False, "also schedule pods of default-scheduler, each on its own, without a PodGroup"),
     Flag("scheduler-conf", TEXT, "", "the policy file"),
+    Flag("plugins-dir", TEXT, "", "a directory whose *.py files are plugins"),
     Flag("schedule-period", SECONDS, 1.0, "the longest time between two cycles"),
     Flag("default-queue", TEXT, "default", "queue of PodGroups that name none; created at the start"),
     Flag("disable-default-scheduler-config", YES_NO, False, "do not fall back to the built-in policy when the file cannot be used"),
@@ -144,7 +145,8 @@ async def work(daemon: Daemon) -> None:
     options = daemon.options
     names = list(options.scheduler_name)
     try:
-        policy = PolicyFile(options.scheduler_conf, fall_back=not options.disable_default_scheduler_config)
+        policy = PolicyFile(options.scheduler_conf, fall_back=not options.disable_default_scheduler_config,
+                            plugins_dir=options.plugins_dir)
     except PolicyFileError as error:
         raise DaemonError(str(error)) from error
     component = names[0] if len(names) == 1 else "volcano"

@@ -9,22 +9,33 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from hekla.engine.plugin import Plugin
 from hekla.engine.policy import Policy, PolicyError, Problem
+from hekla.scheduler.plugin_files import Found, PluginFileError, files_of, find
 
 log = logging.getLogger(__name__)
+
+
+Stamp = tuple[str, int, int, int]
 
 
 class PolicyFileError(Exception):
     """The file cannot be used; the text names the lines."""
 
 
-def parse(text: str, name: str) -> Policy:
-    """The policy of a YAML text.  Raises PolicyFileError whose lines read `name:line: what is wrong`."""
+def parse(
+    text: str, name: str, plugins: Mapping[str, type[Plugin]] | None = None, broken: Mapping[str, str] | None = None
+) -> Policy:
+    """The policy of a YAML text.  Raises PolicyFileError whose lines read `name:line: what is wrong`.
+
+    `plugins`: those of users, by name; `broken`: those that could not be loaded and why.
+    """
     try:
         root = yaml.compose(text, Loader=yaml.CSafeLoader)
         tree = yaml.load(text, Loader=yaml.CSafeLoader)
@@ -36,9 +47,25 @@ def parse(text: str, name: str) -> Policy:
     if not isinstance(tree, dict):
         raise PolicyFileError(f"{name}:1: a policy is a mapping with actions and tiers")
     try:
-        return Policy.parse(tree)
+        return Policy.parse(tree, plugins=plugins)
     except PolicyError as error:
-        raise PolicyFileError("\n".join(f"{name}:{line_of(root, problem)}: {problem}" for problem in error.problems)) from error
+        lines = [f"{name}:{line_of(root, problem)}: {problem}" for problem in error.problems]
+        lines += [f"{name}: plugin {plugin} cannot be loaded: {why}" for plugin, why in (broken or {}).items()]
+        raise PolicyFileError("\n".join(lines)) from error
+
+
+def named_files(text: str, name: str) -> list[Path]:
+    """The plugin files that a policy names under `pluginFiles`, relative to itself.  Raises PolicyFileError."""
+    try:
+        tree = yaml.load(text, Loader=yaml.CSafeLoader)
+    except yaml.YAMLError:
+        return []  # `parse` says what is wrong
+    listed = tree.get("pluginFiles") if isinstance(tree, dict) else None
+    if listed is None:
+        return []
+    if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
+        raise PolicyFileError(f"{name}: pluginFiles: a list of paths")
+    return [Path(name).parent / one for one in listed]
 
 
 def line_of(root: Any, problem: Problem) -> int:
@@ -57,42 +84,58 @@ def line_of(root: Any, problem: Problem) -> int:
     return line + 1
 
 
+def stamp_of(path: Path) -> Stamp:
+    """What tells one state of a file from another; zeros where there is none."""
+    try:
+        stat = os.stat(path)
+    except OSError:
+        return str(path), 0, 0, 0
+    return str(path), stat.st_ino, stat.st_mtime_ns, stat.st_size
+
+
 class PolicyFile:
     """The policy in force.  Without a path it is the built-in one."""
 
-    def __init__(self, path: str, *, fall_back: bool = True) -> None:
+    def __init__(self, path: str, *, fall_back: bool = True, plugins_dir: str = "") -> None:
         self.path = Path(path) if path else None
+        self.plugins_dir = plugins_dir
         self.policy = Policy.default()
+        self.text = ""
+        """What the policy in force was read from; empty for the built-in one."""
+        self.sources: Mapping[str, str] = {}
+        """The plugin files that it was read with, and their texts."""
         self.since = time.time()
-        self.stamp: tuple[int, int, int] | None = None
+        self.stamp: tuple[Stamp, ...] = ()
+        self.files: list[Path] = []
+        """The plugin files that the policy file named when it was read last."""
         self.problem = ""
         """Why the file as it is now is not in force; empty when it is."""
         if self.path is not None:
             self.reload(first=True, fall_back=fall_back)
 
     def changed(self) -> bool:
-        """Takes the file if it has changed since the last look; whether another policy is in force now."""
+        """Takes the file if it or a plugin's has changed since the last look; whether another policy is in force now."""
         if self.path is None or self.read_stamp() == self.stamp:
             return False
         return self.reload()
 
-    def read_stamp(self) -> tuple[int, int, int] | None:
-        """What tells one state of the file from another: also a mounted ConfigMap's, which is swapped by a link."""
+    def read_stamp(self) -> tuple[Stamp, ...]:
+        """What tells one state of the files from another: also a mounted ConfigMap's, which is swapped by a link."""
         assert self.path is not None
-        try:
-            stat = os.stat(self.path)
-        except OSError:
-            return None
-        return stat.st_ino, stat.st_mtime_ns, stat.st_size
+        return tuple(stamp_of(path) for path in (self.path, *self.files, *files_of(self.plugins_dir)))
 
     def reload(self, *, first: bool = False, fall_back: bool = True) -> bool:
         """Reads the file.  Raises PolicyFileError only at the first time and without a policy to fall back to."""
         assert self.path is not None
         self.stamp = self.read_stamp()
         try:
-            policy = parse(self.path.read_text(), str(self.path))
-        except (OSError, UnicodeDecodeError, PolicyFileError) as error:
-            message = str(error) if isinstance(error, PolicyFileError) else f"{self.path}: {error}"
+            text = self.path.read_text()
+            self.files = named_files(text, str(self.path))
+            self.stamp = self.read_stamp()
+            found: Found = find([*self.files, *files_of(self.plugins_dir)])
+            policy = parse(text, str(self.path), found.plugins, found.broken)
+        except (OSError, UnicodeDecodeError, PolicyFileError, PluginFileError) as error:
+            message = str(error) if isinstance(error, PolicyFileError | PluginFileError) else f"{self.path}: {error}"
             if first and not fall_back:
                 raise PolicyFileError(message) from error
             clock = time.strftime("%H:%M:%S", time.localtime(self.since))
@@ -100,5 +143,6 @@ class PolicyFile:
             log.error("%s\nThe policy in force is still %s.", message, "the built-in one" if first else f"the one of {clock}")
             return False
         self.policy, self.since, self.problem = policy, time.time(), ""
+        self.text, self.sources = text, found.sources
         log.info("policy %s: actions %s", self.path, ", ".join(policy.actions))
         return True

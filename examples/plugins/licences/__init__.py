@@ -1,0 +1,1 @@
+"""Two scheduler plugins for Hekla, to copy and change."""
