@@ -35,32 +35,48 @@ FAILED_BINDS = Counter(PREFIX + "bind_failures", "Binds that the API server refu
 COUNTERS = frozenset({"job_retry_counts", "total_preemption_attempts", "eviction_transactions_total"})
 
 
+Labels = tuple[tuple[str, str], ...]
+
+
 class PluginMetrics:
-    """Gauges and counters made as plugins first name them; a series that a cycle no longer names is removed."""
+    """Gauges and counters made as plugins first name them; a series that a cycle no longer names is removed.
+
+    Most series say in a cycle what they said in the last one, so a gauge is only touched when its value is another.
+    """
 
     def __init__(self) -> None:
         self.gauges: dict[str, Gauge] = {}
         self.counters: dict[str, Counter] = {}
-        self.series: dict[str, set[tuple[str, ...]]] = {}
+        self.series: dict[str, dict[Labels, float]] = {}
+        """Gauge -> labels -> the value shown."""
 
-    def take(self, values: Iterable[tuple[str, tuple[tuple[str, str], ...], float]]) -> None:
+    def take(self, values: Iterable[tuple[str, Labels, float]]) -> None:
         """All values of one cycle."""
-        named: dict[str, set[tuple[str, ...]]] = {}
+        named: dict[str, dict[Labels, float]] = {}
         for name, labels, value in values:
-            names, row = tuple(label for label, _ in labels), tuple(text for _, text in labels)
             if name in COUNTERS:
-                counter = self.counters.get(name)
-                if counter is None:
-                    counter = self.counters[name] = Counter(PREFIX + name, name.replace("_", " "), names)
-                (counter.labels(*row) if row else counter).inc(value)
-                continue
+                self._count(name, labels, value)
+            else:
+                named.setdefault(name, {})[labels] = value
+        for name, rows in named.items():
             gauge = self.gauges.get(name)
             if gauge is None:
+                names = tuple(label for label, _ in next(iter(rows)))
                 gauge = self.gauges[name] = Gauge(PREFIX + name, name.replace("_", " "), names)
-            (gauge.labels(*row) if row else gauge).set(value)
-            if row:
-                named.setdefault(name, set()).add(row)
-        for name, rows in named.items():
-            for gone in self.series.get(name, set()) - rows:
-                self.gauges[name].remove(*gone)
+            shown = self.series.get(name, {})
+            for labels, value in rows.items():
+                if shown.get(labels) != value:
+                    (gauge.labels(*texts(labels)) if labels else gauge).set(value)
+            for gone in shown.keys() - rows.keys():
+                gauge.remove(*texts(gone))
             self.series[name] = rows
+
+    def _count(self, name: str, labels: Labels, value: float) -> None:
+        counter = self.counters.get(name)
+        if counter is None:
+            counter = self.counters[name] = Counter(PREFIX + name, name.replace("_", " "), tuple(label for label, _ in labels))
+        (counter.labels(*texts(labels)) if labels else counter).inc(value)
+
+
+def texts(labels: Labels) -> tuple[str, ...]:
+    return tuple(text for _, text in labels)

@@ -138,6 +138,17 @@ def test_unchanged_errors_are_forgiven_on_update() -> None:
     assert [error.field for error in strategy.validate_update({"metadata": {"name": "w"}, "spec": {"a": 8, "b": "ok"}}, old)] == ["spec.a"]
 
 
+def test_an_update_answers_for_what_it_changes() -> None:
+    check = schema.change_checker({"type": "object", "required": ["spec"], "properties": {"spec": SPEC, "status": SPEC}})
+    assert check is not None
+    wrong, right = {"a": 9}, {"a": 2}
+    assert check({"spec": dict(wrong), "status": right}, {"spec": wrong})
+    assert not check({"spec": dict(wrong), "status": {"a": 8}}, {"spec": wrong, "status": right})
+    assert not check({"status": right}, {"spec": right, "status": right}), "what must be there may not be taken away"
+    assert schema.change_checker({"type": "object", "maxProperties": 2}) is None
+    assert schema.change_checker({"type": "object", "not": {"type": "array"}}) is None
+
+
 def test_status_is_its_own() -> None:
     old = {"metadata": {"name": "w", "labels": {"a": "b"}}, "spec": {"a": 1}, "status": {"x": 1}}
     new = {"metadata": {"name": "w", "labels": {"c": "d"}}, "spec": {"a": 2}, "status": {"x": 2}}

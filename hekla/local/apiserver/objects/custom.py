@@ -7,7 +7,7 @@ asked.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -131,6 +131,7 @@ class _Rules:
         self._prune: schema.Pruner | None = None
         self._default: schema.Defaulter | None = None
         self._check: schema.Checker | None = None
+        self._check_change: Callable[[Json, Json], bool] | None = None
         self._has_rules = False
         self._ask: schema_rules.Asker | None = None
 
@@ -138,6 +139,7 @@ class _Rules:
         self._prune = schema.pruner(self._schema, root=True)
         self._default = schema.defaulter(self._schema, root=True)
         self._check = schema.checker(self._schema, root=True)
+        self._check_change = schema.change_checker(self._schema)
         self._has_rules = schema.has_rules(self._schema)
         self._ask = schema_rules.asker(self._schema) if self._has_rules else None
         self._compiled = True
@@ -162,7 +164,7 @@ class _Rules:
         if not self._compiled:
             self._compile()
         found = check_metadata(tree, bare_finalizers=True)
-        if self._check is not None and not self._check(tree):
+        if not self._fits(tree, old):
             wrong = schema_errors.explain(self._schema, tree, old)
             found += wrong
             if wrong:
@@ -173,6 +175,13 @@ class _Rules:
             except RecursionError:
                 found.append(FieldError("<nil>", "FieldValueInvalid", "Invalid value: the rules of this kind nest too deeply"))
         return found
+
+    def _fits(self, tree: Json, old: Any) -> bool:
+        if self._check is None:
+            return True
+        if self._check_change is not None and old is not schema_errors.NOTHING:
+            return self._check_change(tree, old)
+        return self._check(tree)
 
     # --- decoding -------------------------------------------------------------------------------------------------------
 

@@ -21,6 +21,8 @@ Checker = Callable[[Any], bool]
 
 IMPLICIT = frozenset({"apiVersion", "kind", "metadata"})
 NUMBERS = (int, float)
+WHOLE = ("enum", "nullable", "additionalProperties", "minProperties", "maxProperties", "x-kubernetes-embedded-resource")
+"""What a schema may say of an object as a whole."""
 
 
 # --- pruning -------------------------------------------------------------------------------------------------------------
@@ -178,6 +180,35 @@ def checker(schema: Json, *, root: bool = False) -> Checker | None:
         if value is None and nullable:
             return True
         return all(test(value) for test in tests)
+
+    return check
+
+
+def change_checker(schema: Json) -> Callable[[Json, Json], bool] | None:
+    """Whether what an update changes fits the schema, by (new, old): parts of the object that are as they were are not looked at,
+    as `explain` forgives them too.  None where the schema says more of the whole than what its parts are and which must be there.
+    """
+    if schema.get("type") != "object" or any(schema.get(word) for word in WHOLE) or _juncture_checks(schema):
+        return None
+    required = tuple(name for name in schema.get("required") or () if name not in IMPLICIT)
+    parts = {
+        name: test
+        for name, inner in (schema.get("properties") or {}).items()
+        if name not in IMPLICIT and (test := checker(inner)) is not None
+    }
+
+    def check(new: Json, old: Json) -> bool:
+        for name in required:
+            if name not in new:
+                return False
+        for name, test in parts.items():
+            if name not in new:
+                continue
+            value, before = new[name], old.get(name)
+            same = value is before or (type(value) is type(before) and value == before)
+            if not (same and name in old) and not test(value):
+                return False
+        return True
 
     return check
 
