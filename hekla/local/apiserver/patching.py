@@ -39,7 +39,7 @@ async def patch(writer: Writer, subresources: Subresources, call: Call) -> Respo
 
     def change(old: Json) -> Json:
         new = apply(kind, old, document, media)
-        return checked(call, kind, new)
+        return checked(call, kind, new, touched(document))
 
     names_version = isinstance(document, dict) and bool((document.get("metadata") or {}).get("resourceVersion"))
     return await writer.modify(call, change, retry=not names_version)
@@ -81,18 +81,30 @@ def apply(kind: Kind, old: Json, document: Any, media: str) -> Json:
     return new
 
 
-def checked(call: Call, kind: Kind, new: Json) -> Json:
-    """Reads the patched tree as a body would be read: types are checked, unknown fields dropped or refused."""
+def touched(document: Any) -> frozenset[str] | None:
+    """The fields at the top of an object that a patch may change; None for what cannot be told from its own top."""
+    if not isinstance(document, dict) or any(name.startswith("$") for name in document):
+        return None
+    return frozenset(document) | {"kind", "apiVersion", "metadata"}
+
+
+def checked(call: Call, kind: Kind, new: Json, changed: frozenset[str] | None = None) -> Json:
+    """Reads the patched tree as a body would be read: types are checked, unknown fields dropped or refused.
+
+    Of `changed` only, where that is known: the rest comes from the store, and went this way before.
+    """
     if new.get("kind") != kind.kind or new.get("apiVersion") != kind.api_version:
         raise bad_request(f"the patch makes another kind of {kind.kind}: {new.get('apiVersion')}, Kind={new.get('kind')}")
     if kind.decode is not None:
+        part = new if changed is None else {name: value for name, value in new.items() if name in changed}
         try:
-            decoded = kind.decode(msgspec.json.encode(new), "application/json", call.field_validation)
+            decoded = kind.decode(msgspec.json.encode(part), "application/json", call.field_validation)
         except BadBody as error:
             raise Refusal(error.code, str(error), reason=error.reason) from error
         for text in decoded.warnings:
             call.warn(text)
-        new = decoded.tree
+        tree = decoded.tree
+        new = tree if part is new else {name: tree.get(name, value) for name, value in new.items() if name in tree or name not in part}
     new.pop("kind", None)
     new.pop("apiVersion", None)
     return new
