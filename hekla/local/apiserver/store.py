@@ -30,7 +30,7 @@ encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder().decode
 
 HISTORY_SECONDS = 300.0
-HISTORY_BYTES = 64 * 1024 * 1024
+HISTORY_BYTES = 40 * 1024 * 1024
 """Of superseded objects that only the history still holds, over all collections."""
 HISTORY_EVENTS = 100_000
 """A collection."""
