@@ -18,6 +18,8 @@ class Bind(msgspec.Struct, frozen=True):
     node: str
     job: str
     annotations: dict[str, str] = {}
+    volumes: dict[str, str] = {}
+    """Unbound claim -> volume to bind it to before; empty: to be provisioned for this node (annotation `selected-node`)."""
 
 
 class Evict(msgspec.Struct, frozen=True):

@@ -293,7 +293,8 @@ class PodClasses:
             _containers(spec.get("containers")), _containers(spec.get("initContainers")), spec.get("overhead"),
             spec.get("resources"), spec.get("nodeSelector"), affinity, spec.get("tolerations"),
             spec.get("topologySpreadConstraints"), _claims(spec.get("volumes")), spec.get("resourceClaims"),
-            spec.get("preemptionPolicy"), namespace if own_labels or spec.get("resourceClaims") else "", kept, visible,
+            spec.get("preemptionPolicy"), kept, visible,
+            namespace if own_labels or spec.get("resourceClaims") or _claims(spec.get("volumes")) else "",
         ))  # fmt: skip
         found = self.by_key.get(key)
         if found is None:

@@ -404,9 +404,11 @@ class Session:
         job = tasks[0].job
         assert job is not None
         job.set_status_many(tasks, Status.BINDING)
-        names, key = self.state.nodes.names, job.key
+        names, key, volumes = self.state.nodes.names, job.key, self.state.volumes
+        claims = bool(tasks[0].pods.volumes)
         self.decisions.binds.extend(
-            Bind(task.key, task.uid, names[row], key, task.annotations) for task, row in zip(tasks, rows.tolist())
+            Bind(task.key, task.uid, names[row], key, task.annotations, volumes.promised_to(task) if claims else {})
+            for task, row in zip(tasks, rows.tolist())
         )
 
     def decide_evict(self, task: Task, reason: str) -> None:

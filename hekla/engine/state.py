@@ -40,6 +40,8 @@ from hekla.engine.reading import (
 )
 from hekla.engine.resources import Amounts, ResourceSpace, add
 from hekla.engine.tasks import FINISHED, NOWHERE, Job, Status, Task, is_allocated
+from hekla.engine.volumes import KINDS as VOLUME_KINDS
+from hekla.engine.volumes import VolumeBook
 
 
 class State:
@@ -71,6 +73,7 @@ class State:
         self.default_priority = 0
         self.others: dict[str, dict[str, Tree]] = {}
         """Objects that only some plugins read, as JSON trees: kind -> key -> tree."""
+        self.volumes = VolumeBook(self)
         self.rejected: dict[tuple[str, str], str] = {}
         """What was left out and why: (kind, key) -> reason."""
         self.dirty: dict[str, Job] = {}
@@ -415,12 +418,14 @@ class State:
         kept = {**tree, "metadata": dict(tree.get("metadata") or {})}
         self.others.setdefault(kind, {})[key_of(tree)] = kept
         self.version += 1
+        self.volumes.version += kind in VOLUME_KINDS
         self.hyper_version += kind == "HyperNode"
 
     def remove_other(self, kind: str, obj: Any) -> None:
         key = obj if isinstance(obj, str) else key_of(tree_of_object(obj))
         self.others.get(kind, {}).pop(key, None)
         self.version += 1
+        self.volumes.version += kind in VOLUME_KINDS
         self.hyper_version += kind == "HyperNode"
 
     # ------------------------------------------------------------------------------------------------- what became of decisions

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from hekla.engine import matching
+from hekla.engine import matching, volumes
 from hekla.engine.nodes import ABSENT, Bools, NodeTable, NodeView
 from hekla.engine.plugin import Arguments, Code, Depends, Filter, Plugin
 from hekla.engine.podclass import PodTerm, Spread, domain_sums
-from hekla.engine.resources import PODS
+from hekla.engine.resources import PODS, Amounts
+from hekla.engine.tasks import Status
 
 if TYPE_CHECKING:
     from hekla.engine.podclass import PodClass
     from hekla.engine.session import Session
-    from hekla.engine.tasks import Task
+    from hekla.engine.tasks import Job, Task
 
 
 class PredicatesArguments(Arguments, frozen=True):
@@ -46,6 +48,13 @@ class Predicates(Plugin):
 
     def open(self, session: Session) -> None:
         self.terms = session.state.terms
+        self.volumes = session.state.volumes
+        self.volumes.tidy()
+
+    def prefilter(self, task: Task) -> str:
+        if not task.pods.volumes or not self.arguments.volume_binding:
+            return ""
+        return self.volumes.trouble(task)
 
     def filters(self) -> Iterable[Filter]:
         on: PredicatesArguments = self.arguments
@@ -68,10 +77,44 @@ class Predicates(Plugin):
             yield Filter("PodAntiAffinity", reason, helps, cluster, self._anti_affinity)
             reason = "node(s) didn't satisfy existing pods anti-affinity rules"
             yield Filter("ExistingAntiAffinity", reason, helps, cluster, self._existing_anti_affinity)
+        if on.volume_limits:
+            yield Filter("NodeVolumeLimits", "node(s) exceed max volume count", helps, cluster, self._volume_limits)
+        if on.volume_zone:
+            yield Filter("VolumeZone", "node(s) had no available volume zone", final, cluster, self._volume_zone)
         if on.topology_spread:
             reason = "node(s) didn't match pod topology spread constraints"
             yield Filter("SpreadLabel", f"{reason} (missing required label)", final, static, _spread_labels)
             yield Filter("PodTopologySpread", reason, helps, cluster, self._spread)
+        for reason in (volumes.NOT_AFFINE, volumes.NOT_THERE, volumes.NOT_FOUND, volumes.NOT_ENOUGH) if on.volume_binding else ():
+            yield Filter("VolumeBinding", reason, final, cluster, partial(self._volume_binding, reason))
+
+    # ------------------------------------------------------------------------------------------------- volumes
+
+    def _volume_limits(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
+        if not pods.volumes or task is None:
+            return None
+        found = self.volumes.within_limits(task, nodes.table)
+        return None if found is None else nodes.take(found)
+
+    def _volume_zone(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
+        if not pods.volumes or task is None:
+            return None
+        found = self.volumes.zones(task, nodes.table)
+        return None if found is None else nodes.take(found)
+
+    def _volume_binding(self, reason: str, pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
+        if not pods.volumes or task is None:
+            return None
+        found: Bools = nodes.take(self.volumes.options(task).allowed[reason])
+        return found
+
+    def allocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
+        if task.pods.volumes and self.arguments.volume_binding and task.status in (Status.ALLOCATED, Status.PIPELINED):
+            self.volumes.promise(task)
+
+    def deallocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
+        if task.pods.volumes and task.status is Status.PENDING:
+            self.volumes.withdraw(task)
 
     # ------------------------------------------------------------------------------------------------- inter-pod terms
 
