@@ -6,15 +6,12 @@ Either the cluster is ready when this returns, or the reason is on the screen an
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
 import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -101,6 +98,8 @@ def bring_up(cluster: Cluster, flags: dict[str, object], timeout: float, say: Sa
         which = "" if cluster.name == "default" else f" --name {cluster.name}"
         raise ClusterError(f'the cluster "{cluster.name}" is already running; "hekla status{which}" shows how it is')
     if before is not None:
+        if before.port:
+            claim(before.port)  # first, so that nobody takes it when the next line sets it free
         end_leftovers(cluster)  # of a supervisor that was killed: they hold the cluster's port
     settings = with_flags(before or Settings(), flags)
     settings.port = choose_port(settings.port, ports_of_others(cluster), asked=flags.get("port") is not None)
@@ -228,33 +227,31 @@ def choose_port(port: int, others: Collection[int] = (), *, asked: bool) -> int:
     raise ClusterError(f"no free port from {PREFERRED_PORT} to {PREFERRED_PORT + 99}; choose one with --port")
 
 
-CLAIMS: list[tuple[int, Path]] = []
-"""The locks (descriptor, file) by which this process holds ports that its servers have not bound yet."""
+CLAIMS: dict[int, socket.socket] = {}
+"""By port: the UDP socket of the same number by which this process holds a TCP port that its server has not bound yet."""
 
 
 def claim(port: int) -> bool:
-    """Keeps other `hekla up` of this user, that look for a port at the same moment, from taking this one."""
-    directory = Path(tempfile.gettempdir()) / f"hekla-{os.getuid()}"
-    directory.mkdir(mode=0o700, exist_ok=True)
-    file = directory / f"port-{port}.lock"
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    """Keeps other `hekla up`, of whatever user, that look for a port at the same moment, from taking this one; False if one has it.
+
+    A bound UDP socket is a lock that every user sees and that no file and no dead process leaves behind.
+    """
+    if port in CLAIMS:
+        return True
+    lock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock.bind(("127.0.0.1", port))
     except OSError:
-        os.close(descriptor)
+        lock.close()
         return False
-    CLAIMS.append((descriptor, file))
+    CLAIMS[port] = lock
     return True
 
 
 def release_claims() -> None:
-    """Lets go of the ports, which are bound by now or not wanted any more; nothing of the locks stays behind."""
+    """Lets go of the ports, which are bound by now or not wanted any more."""
     while CLAIMS:
-        descriptor, file = CLAIMS.pop()
-        file.unlink(missing_ok=True)
-        os.close(descriptor)
-        with suppress(OSError):
-            file.parent.rmdir()  # unless another `hekla up` has a lock there
+        CLAIMS.popitem()[1].close()
 
 
 def any_free_port() -> int:

@@ -287,7 +287,7 @@ def end_leftovers(cluster: Cluster) -> None:
     for found in psutil.process_iter():
         try:
             if found.pid != os.getpid() and belongs(cluster, found.cmdline()):
-                log.warning("ending process %d, which an earlier supervisor left", found.pid)
+                log.info("ending process %d, which an earlier supervisor left", found.pid)
                 found.terminate()
                 left.append(found)
         except psutil.Error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import stat
@@ -24,7 +25,7 @@ PROCESSES = {"apiserver", "scheduler", "controllers", "admission", "agent", "kub
 @pytest.fixture(scope="module")
 def own() -> Iterator[Home]:
     with home() as made:
-        printed = made.good("up")
+        printed = made.good("up", "--port", str(random.randint(20_000, 30_000)))  # not one that others want while this one is down
         assert f"export KUBECONFIG={made.directory() / 'kubeconfig'}" in printed
         assert "vcctl job run" in printed
         yield made
