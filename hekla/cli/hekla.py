@@ -26,6 +26,7 @@ COMMANDS = {
     "status": Command("hekla.cli.status", "the cluster's processes and nodes (--json for programs)"),
     "doctor": Command("hekla.cli.doctor", "what this machine allows the cluster to do, and what it goes without"),
     "demo": Command("hekla.cli.demo", "a cluster in a temporary place that runs real jobs and shows that each did what it should"),
+    "replay": Command("hekla.scheduler.replay", "run a scheduler's recording again and show the first difference (--policy FILE)"),
     "crds": Command("hekla.cli.crds", "print the CustomResourceDefinitions as YAML"),
 }
 

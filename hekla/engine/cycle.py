@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+from collections.abc import Callable
 
 from hekla.engine.actions import ACTIONS
 from hekla.engine.decisions import Decisions
@@ -13,8 +14,14 @@ from hekla.engine.report import report, report_queues
 from hekla.engine.session import Hooks, Session
 from hekla.engine.state import State
 
+Stage = Callable[[str, str], None]
 
-def cycle(state: State, policy: Policy, now: float, *, uid: str = "") -> Decisions:
+
+def _unwatched(kind: str, name: str) -> None:
+    """For callers that do not mind where a cycle is."""
+
+
+def cycle(state: State, policy: Policy, now: float, *, uid: str = "", stage: Stage = _unwatched) -> Decisions:
     """Decide what to do about the cluster as it is.  `now`: seconds since 1970.
 
     What it decides is assumed to happen: bound pods hold their room in `state` from here on, evicted ones are on their way
@@ -23,15 +30,18 @@ def cycle(state: State, policy: Policy, now: float, *, uid: str = "") -> Decisio
     hooks = hooks_of(state, policy)
     if state.settled == (state.version, hooks) and not hooks.time_dependent:
         return Decisions()
-    session = open_session(state, hooks, now, uid)
+    session = open_session(state, hooks, now, uid, stage)
     for name in policy.actions:
+        stage("action", name)
         try:
             ACTIONS[name].run(session)
         except Exception as error:
             # Whatever broke, the next action and the next cycle go on; what was half done is undone.
             session.abandon()
             session.decisions.problems.append(f"action {name} broke off: {_fault(error, hooks)}")
-    return close_session(session)
+    decided = close_session(session, stage)
+    stage("", "")
+    return decided
 
 
 def _fault(error: Exception, hooks: Hooks) -> str:
@@ -54,8 +64,9 @@ def hooks_of(state: State, policy: Policy) -> Hooks:
     return known
 
 
-def open_session(state: State, hooks: Hooks, now: float, uid: str = "") -> Session:
+def open_session(state: State, hooks: Hooks, now: float, uid: str = "", stage: Stage = _unwatched) -> Session:
     """A session over the state, every plugin opened."""
+    stage("open", "")
     state.refresh()
     state.cycle += 1
     state.nodes.log.clear()
@@ -67,18 +78,21 @@ def open_session(state: State, hooks: Hooks, now: float, uid: str = "") -> Sessi
         if job.has_topology:
             settle_topology(session.tree, job)
     for plugin in hooks.plugins:
+        stage("plugin open", plugin.name)
         plugin.open(session)
     return session
 
 
-def close_session(session: Session) -> Decisions:
+def close_session(session: Session, stage: Stage = _unwatched) -> Decisions:
     """Say what became of every job that was looked at, undo what was only promised, and count what changed."""
     state = session.state
     for plugin in session.hooks.plugins:
+        stage("plugin close", plugin.name)
         try:
             plugin.close(session)
         except Exception as error:
             session.decisions.problems.append(f"close broke off: {_fault(error, session.hooks)}")
+    stage("close", "")
     report(session)
     for statement in reversed(session.promised):
         statement.rollback()
@@ -95,5 +109,5 @@ def close_session(session: Session) -> Decisions:
     decided = session.decisions
     session.live.clear()
     moved = bool(decided.binds or decided.evictions or decided.gates or session.let_in_any)
-    state.settled = None if moved or state.unreported else (state.version, session.hooks)
+    state.settled = None if moved or state.unreported or state.back_off.any(session.now) else (state.version, session.hooks)
     return decided

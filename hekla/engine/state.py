@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from hekla.engine import resources
+from hekla.engine.backoff import BackOff
 from hekla.engine.durations import instant
 from hekla.engine.nodes import NodeFacts, NodeTable, Taint
 from hekla.engine.podclass import PodClasses, TermTable, image_name
@@ -94,6 +95,7 @@ class State:
         """The policy's plugins, as last used on this state."""
         self.settled: Any = None
         """Version and plugins of the last cycle: when nothing moved since, the next one has nothing to say."""
+        self.back_off = BackOff()
         self._default_class = ""
         self._tidy_at = 1024
 
@@ -141,6 +143,8 @@ class State:
             if task.status not in FINISHED:
                 self.nodes.hold(task, row, task.status)
         self._join(task, meta, scheduler)
+        if node and self.back_off.waits and task.job is not None:
+            self.back_off.succeeded(task.job.key)
 
     def read_task(self, tree: Tree) -> Task:
         """What the engine keeps of a pod.  Raises ValueError and the like for a pod that cannot be understood."""
@@ -430,11 +434,16 @@ class State:
 
     # ------------------------------------------------------------------------------------------------- what became of decisions
 
-    def bind_failed(self, pod: str) -> None:
-        """The API server refused a bind: the pod is pending again and its room is free."""
+    def bind_failed(self, pod: str, now: float | None = None) -> None:
+        """The API server refused a bind: the pod is pending again and its room is free.
+
+        `now`: the job stands back for a while from then on; without, it may be tried again at once.
+        """
         task = self.tasks.get(pod)
         if task is None or task.status is not Status.BINDING:
             return
+        if now is not None and task.job is not None:
+            self.back_off.failed(task.job.key, now)
         self.version += 1
         self.nodes.release(task, task.row, task.status)
         task.row = NOWHERE
@@ -448,6 +457,12 @@ class State:
         self.version += 1
         self.nodes.change(task, task.row, Status.RELEASING, Status.RUNNING)
         self._set(task, Status.RUNNING)
+
+    def condition_failed(self, pod: str) -> None:
+        """A pod's condition could not be written: what was not written is decided again."""
+        task = self.tasks.get(pod)
+        if task is not None:
+            task.condition = None
 
     def _set(self, task: Task, status: Status) -> None:
         if task.job is None:
@@ -541,6 +556,7 @@ class State:
 
     def _drop(self, job: Job) -> None:
         self.jobs.pop(job.key, None)
+        self.back_off.succeeded(job.key)
         self.unreported.pop(job.key, None)
         self.touch_dropped(job)
 

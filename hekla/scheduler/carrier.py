@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from hekla.kube.client import Client
 from hekla.kube.errors import ApiError, Conflict, NotFound
 from hekla.kube.events import Recorder, Severity
 from hekla.kube.http.client import TransportError
+from hekla.scheduler.metrics import BIND, FAILED_BINDS
 
 log = logging.getLogger(__name__)
 
@@ -143,8 +145,10 @@ class Carrier:
             metadata["annotations"] = bind.annotations
         target = {"apiVersion": "v1", "kind": "Node", "name": bind.node}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+        began = time.perf_counter()
         try:
             await self.client.post(core.POD, name, namespace, "binding", body)
+            BIND.labels("Bind").observe(1000 * (time.perf_counter() - began))
         except LOST as error:
             if not await self.was_bound(bind, error):
                 self.refuse(bind, error)
@@ -170,10 +174,13 @@ class Carrier:
 
     def refuse(self, bind: Bind, error: Exception) -> None:
         """Rolls back what was assumed, and says so on the pod."""
-        self.state.bind_failed(bind.pod)
-        self.state_changed()
+        FAILED_BINDS.inc()
         if isinstance(error, NotFound):
+            self.state.bind_failed(bind.pod)
+            self.state_changed()
             return  # the pod has gone; its event is on the way
+        self.state.bind_failed(bind.pod, time.time())
+        self.state_changed()
         message = f"failed to bind to node {bind.node}: {error}"
         log.warning("%s: %s", bind.pod, message)
         self.recorder.event(reference("Pod", bind.pod, bind.uid), "Warning", FAILED, message)
@@ -282,8 +289,8 @@ class Carrier:
             status["nominatedNodeName"] = condition.nominated_node
         patch = {"metadata": {"uid": condition.uid}, "status": status}
         work = self.client.patch(core.POD, name, patch, namespace, type="strategic", subresource="status")
-        if not await self.attempt(condition.pod, work) and (task := self.state.tasks.get(condition.pod)) is not None:
-            task.condition = None  # what was not written is decided again
+        if not await self.attempt(condition.pod, work):
+            self.state.condition_failed(condition.pod)
 
     async def write_queue(self, queue: QueueStatus) -> None:
         # A merge patch leaves keys that are not named: what is no longer held must be taken out by name.

@@ -9,10 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from pathlib import Path
+from typing import Any
 
 from hekla.api import scheduling
 from hekla.engine.cycle import cycle
+from hekla.engine.decisions import Decisions
 from hekla.engine.state import State
+from hekla.engine.tasks import Job
 from hekla.kube import notify
 from hekla.kube.client import Client
 from hekla.kube.daemon import (
@@ -30,9 +34,11 @@ from hekla.kube.events import Recorder
 from hekla.kube.flags import SECONDS, TEXT, TEXTS, WHOLE, YES_NO, Flag
 from hekla.kube.http.client import TransportError
 from hekla.scheduler.carrier import Carrier
-from hekla.scheduler.feed import Feed
-from hekla.scheduler.metrics import CYCLE, PluginMetrics
+from hekla.scheduler.feed import EVERY_NODE, Feed, NodeSelector
+from hekla.scheduler.metrics import CYCLE, STAGE, JobMetrics, PluginMetrics
 from hekla.scheduler.policy_file import PolicyFile, PolicyFileError
+from hekla.scheduler.stages import Stages, Watchdog
+from hekla.scheduler.tape import RecordedState, Tape
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +60,9 @@ FLAGS = (
     Flag("default-scheduler", YES_NO, False, "also schedule pods of default-scheduler, each on its own, without a PodGroup"),
     Flag("scheduler-conf", TEXT, "", "the policy file"),
     Flag("plugins-dir", TEXT, "", "a directory whose *.py files are plugins"),
+    Flag("record", TEXT, "", "a directory into which everything that goes into a cycle is written, for `hekla replay`"),
+    Flag("stuck-after", SECONDS, 30.0, "the time after which a cycle is named as stuck, with its stack; 0 is never"),
+    Flag("node-selector", TEXTS, [], "key:value, may be repeated: only nodes with one of these labels are used"),
     Flag("schedule-period", SECONDS, 1.0, "the longest time between two cycles"),
     Flag("default-queue", TEXT, "default", "queue of PodGroups that name none; created at the start"),
     Flag("disable-default-scheduler-config", YES_NO, False, "do not fall back to the built-in policy when the file cannot be used"),
@@ -71,17 +80,24 @@ FLAGS = (
 class Scheduler:
     """The loop: events in, cycles, decisions out."""
 
-    def __init__(self, client: Client, state: State, policy: PolicyFile, recorder: Recorder, name: str, period: float) -> None:
+    def __init__(self, client: Client, state: State, policy: PolicyFile, recorder: Recorder, name: str, period: float,
+                 *, tape: Tape | None = None, selector: NodeSelector = EVERY_NODE, stuck_after: float = 0.0) -> None:  # fmt: skip
         self.state = state
         self.policy = policy
         self.recorder = recorder
         self.period = period
-        self.feed = Feed(client, state)
+        self.feed = Feed(client, state, selector)
+        self.tape = tape
+        self.stages = Stages()
+        self.watchdog = Watchdog(self.stages, stuck_after)
+        self.problems: set[str] = set()
         self.carrier = Carrier(client, state, recorder, name, self.feed.changed.set)
         self.plugin_metrics = PluginMetrics()
+        self.job_metrics = JobMetrics()
 
     async def run(self) -> None:
         """Cycles until cancelled; what is in flight then is given a moment to be answered."""
+        self.watchdog.start()
         try:
             while True:
                 took = self.cycle()
@@ -93,6 +109,9 @@ class Scheduler:
                     pass
                 self.policy.changed()
         finally:
+            self.watchdog.stop()
+            if self.tape is not None:
+                self.tape.close()
             try:
                 await asyncio.wait_for(asyncio.shield(self.carrier.settle()), 5)
             except TimeoutError:
@@ -102,13 +121,22 @@ class Scheduler:
         """One cycle; gives its seconds."""
         self.feed.changed.clear()
         began = time.perf_counter()
-        decisions = cycle(self.state, self.policy.policy, time.time())
+        now, number = time.time(), self.state.cycle
+        if self.tape is not None:
+            self.tape.take_policy(self.policy)
+        decisions = cycle(self.state, self.policy.policy, now, stage=self.stages)
         took = time.perf_counter() - began
+        if self.tape is not None and self.state.cycle != number:
+            self.tape.cycle(now, decisions)
         self.carrier.carry(decisions)
         self.plugin_metrics.take(decisions.metrics)
         CYCLE.observe(1000 * took)
+        self.observe(decisions, now)
         for problem in decisions.problems:
-            log.error("%s", problem)
+            if problem not in self.problems:
+                log.error("%s", problem)
+        if self.state.cycle != number:
+            self.problems = set(decisions.problems)
         for kind, key, reason in self.feed.newly_rejected():
             log.warning("%s %s is left out: %s", kind, key, reason)
         if decisions.binds or decisions.evictions:
@@ -116,6 +144,19 @@ class Scheduler:
         if took > SLOW:
             log.warning("a cycle took %.1f s over %d jobs with something to decide", took, len(self.state.active))
         return took
+
+
+    def observe(self, decisions: Decisions, now: float) -> None:
+        """How long pods and jobs took until they had a place."""
+        assumed = STAGE.labels("Assumed")
+        placed: dict[str, Job] = {}
+        for bind in decisions.binds:
+            task = self.state.tasks.get(bind.pod)
+            if task is not None and task.job is not None:
+                assumed.observe(max(0.0, 1000 * (now - task.creation)))
+                placed[bind.job] = task.job
+        self.job_metrics.placed(placed.values(), now)
+        self.job_metrics.keep(self.state.jobs)
 
 
 async def make_queues(client: Client, default: str) -> None:
@@ -151,9 +192,17 @@ async def work(daemon: Daemon) -> None:
         raise DaemonError(str(error)) from error
     component = names[0] if len(names) == 1 else "volcano"
     lone = ["default-scheduler"] if options.default_scheduler else []
-    state = State(scheduler_names=names, lone_schedulers=lone, default_queue=options.default_queue)
+    given: dict[str, Any] = {"scheduler_names": names, "lone_schedulers": lone, "default_queue": options.default_queue}
+    tape = None
+    if options.record:
+        try:
+            tape = Tape(Path(options.record))
+        except OSError as error:
+            raise DaemonError(f"--record {options.record}: {error}") from error
+    state = State(**given) if tape is None else RecordedState(tape, **given)
     recorder = Recorder(daemon.client, component)
-    scheduler = Scheduler(daemon.client, state, policy, recorder, component, options.schedule_period)
+    scheduler = Scheduler(daemon.client, state, policy, recorder, component, options.schedule_period, tape=tape,
+                          selector=NodeSelector.parse(options.node_selector), stuck_after=options.stuck_after)  # fmt: skip
     try:
         await make_queues(daemon.client, options.default_queue)
         await scheduler.feed.start()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from hekla.api import claims, core, policy, priority, scheduling, storage, topology
@@ -23,6 +23,28 @@ Tree = dict[str, Any]
 IDENTITY = ("name", "namespace", "uid", "resourceVersion")
 
 
+class NodeSelector(NamedTuple):
+    """The nodes that are used: those with one of these labels; without labels, all.  Reference: scheduler-core 2.4.
+
+    Unlike upstream, a node that no longer matches leaves.
+    """
+
+    labels: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def parse(cls, entries: Iterable[str]) -> NodeSelector:
+        """Entries `key:value`; one without a value is left out, as upstream does."""
+        pairs = ((key.strip(), value.strip()) for key, _, value in (entry.partition(":") for entry in entries))
+        return cls(tuple(pair for pair in pairs if all(pair)))
+
+    def admits(self, node: Tree) -> bool:
+        labels = node["metadata"].get("labels") or {}
+        return not self.labels or any(labels.get(key) == value for key, value in self.labels)
+
+
+EVERY_NODE = NodeSelector(())
+
+
 class Source(NamedTuple):
     """A kind, and what the state does when an object of it comes or goes."""
 
@@ -31,17 +53,23 @@ class Source(NamedTuple):
     remove: Callable[[Any], None]
 
 
-def sources(state: State) -> list[Source]:
+def sources(state: State, selector: NodeSelector = EVERY_NODE) -> list[Source]:
     """Everything that the engine wants to know of."""
 
     def other(kind: Kind[Any]) -> Source:
         return Source(kind, lambda tree: state.upsert_other(kind.kind, tree), lambda tree: state.remove_other(kind.kind, tree))
 
+    def take_node(node: Tree) -> None:
+        if selector.admits(node):
+            state.upsert_node(node)
+        else:
+            state.remove_node(node)
+
     return [
         Source(priority.PRIORITY_CLASS, state.upsert_priority_class, state.remove_priority_class),
         Source(core.NAMESPACE, state.upsert_namespace, lambda tree: state.remove_other("Namespace", tree)),
         Source(scheduling.QUEUE, state.upsert_queue, state.remove_queue),
-        Source(core.NODE, state.upsert_node, state.remove_node),
+        Source(core.NODE, take_node, state.remove_node),
         Source(scheduling.POD_GROUP, state.upsert_pod_group, state.remove_pod_group),
         Source(core.POD, state.upsert_pod, state.remove_pod),
         other(topology.HYPER_NODE),
@@ -56,12 +84,12 @@ def sources(state: State) -> list[Source]:
 class Feed:
     """The caches behind the state; `changed` is set by every event."""
 
-    def __init__(self, client: Client, state: State) -> None:
+    def __init__(self, client: Client, state: State, selector: NodeSelector = EVERY_NODE) -> None:
         self.state = state
         self.changed = asyncio.Event()
         self.caches: list[Cache[Tree]] = []
         self.rejected: set[tuple[str, str]] = set()
-        for source in sources(state):
+        for source in sources(state, selector):
             cache = Cache(client, source.kind.untyped)
             cache.on_change(self.listener(source))
             self.caches.append(cache)

@@ -6,9 +6,11 @@ Gauges and counters of plugins come with the decisions of a cycle; the histogram
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from prometheus_client import Counter, Gauge, Histogram
+
+from hekla.engine.tasks import Job
 
 PREFIX = "volcano_"
 
@@ -23,6 +25,12 @@ CYCLE = Histogram(PREFIX + "e2e_scheduling_latency_milliseconds", "One schedulin
 ACTION = Histogram(
     PREFIX + "action_scheduling_latency_milliseconds", "One action of a cycle", ["action"], buckets=spread(1, 2000, 20)
 )
+OPEN = Histogram(PREFIX + "open_session_duration_milliseconds", "The opening of a cycle", buckets=spread(1, 5000, 20))
+PLUGIN = Histogram(
+    PREFIX + "plugin_scheduling_latency_milliseconds", "One plugin at the beginning or end of a cycle", ["plugin", "OnSession"],
+    buckets=spread(0.1, 100, 15),
+)
+ATTEMPTS = Counter(PREFIX + "schedule_attempts", "Declared for dashboards; Hekla counts binds", ["result"])
 STAGE = Histogram(
     PREFIX + "task_scheduling_latency_milliseconds", "From a pod's creation to a stage of its scheduling", ["stage"],
     buckets=spread(50, 60000, 30),
@@ -32,10 +40,55 @@ BIND = Histogram(
 )
 FAILED_BINDS = Counter(PREFIX + "bind_failures", "Binds that the API server refused")
 
+JOB = Histogram(
+    PREFIX + "e2e_job_scheduling_latency_milliseconds", "From a PodGroup's creation to its last placement",
+    buckets=spread(100, 120000, 30),
+)
+_OF_JOB = ("job_name", "queue", "job_namespace")
+JOB_DURATION = Gauge(PREFIX + "e2e_job_scheduling_duration", "Milliseconds from a PodGroup's creation to its last placement", _OF_JOB)
+JOB_START = Gauge(PREFIX + "e2e_job_scheduling_start_time", "When the PodGroup was created, in seconds since 1970", _OF_JOB)
+JOB_LAST = Gauge(PREFIX + "e2e_job_scheduling_last_time", "When the job's last pod was placed, in seconds since 1970", _OF_JOB)
+VICTIMS = Gauge(PREFIX + "pod_preemption_victims", "Victims on the node looked at last")
+PREEMPTIONS = Counter(PREFIX + "total_preemption_attempts", "Times that a task looked for victims")
+MOST_JOBS = 1000
+"""Jobs with series of their own; the ones placed longest ago make room."""
+
 COUNTERS = frozenset({"job_retry_counts", "total_preemption_attempts", "eviction_transactions_total"})
 
 
 Labels = tuple[tuple[str, str], ...]
+
+
+class JobMetrics:
+    """When jobs were placed: a histogram of all, and gauges for the latest of those that are still there."""
+
+    def __init__(self) -> None:
+        self.shown: dict[str, tuple[str, str, str]] = {}
+        """Job -> the labels of its series, the one placed longest ago first."""
+
+    def placed(self, jobs: Iterable[Job], now: float) -> None:
+        """These jobs had pods placed in a cycle."""
+        for job in jobs:
+            took = max(0.0, 1000 * (now - job.creation))
+            JOB.observe(took)
+            labels = (job.name, job.queue, job.namespace)
+            if self.shown.pop(job.key, labels) != labels or len(self.shown) >= MOST_JOBS:
+                self.forget(next(iter(self.shown), ""))
+            self.shown[job.key] = labels
+            JOB_DURATION.labels(*labels).set(took)
+            JOB_START.labels(*labels).set(job.creation)
+            JOB_LAST.labels(*labels).set(now)
+
+    def keep(self, jobs: Mapping[str, Job]) -> None:
+        """Jobs that have left take their series with them."""
+        for key in [key for key in self.shown if key not in jobs]:
+            self.forget(key)
+
+    def forget(self, key: str) -> None:
+        labels = self.shown.pop(key, None)
+        if labels is not None:
+            for gauge in (JOB_DURATION, JOB_START, JOB_LAST):
+                gauge.remove(*labels)
 
 
 class PluginMetrics:
@@ -45,8 +98,8 @@ class PluginMetrics:
     """
 
     def __init__(self) -> None:
-        self.gauges: dict[str, Gauge] = {}
-        self.counters: dict[str, Counter] = {}
+        self.gauges: dict[str, Gauge] = {"pod_preemption_victims": VICTIMS}
+        self.counters: dict[str, Counter] = {"total_preemption_attempts": PREEMPTIONS}
         self.series: dict[str, dict[Labels, float]] = {}
         """Gauge -> labels -> the value shown."""
 

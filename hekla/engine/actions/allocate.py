@@ -113,6 +113,10 @@ class _Turns:
                     continue
                 session.let_in(job)
             job.forget_trouble()
+            stands_back = session.state.back_off.left(job.key, session.now)
+            if stands_back:
+                job.fit_message = "its last bind was refused by the API server; it stands back before it is tried again"
+                continue
             invalid = session.job_valid(job)
             if invalid is not None:
                 job.fit_message = invalid.message

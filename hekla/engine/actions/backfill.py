@@ -42,7 +42,8 @@ def pick(session: Session) -> list[Task]:
     """The best-effort tasks that wait, in the order in which they are served; promises made to them are taken back."""
     jobs: dict[str, list[Job]] = {}
     for job in session.active_jobs():
-        if not job.is_pending and session.job_valid(job) is None:
+        stands_back = session.state.back_off.left(job.key, session.now) > 0
+        if not job.is_pending and not stands_back and session.job_valid(job) is None:
             jobs.setdefault(job.queue, []).append(job)
     queues = Heap(session.queue_key, (session.state.queues[name] for name in jobs))
     result: list[Task] = []

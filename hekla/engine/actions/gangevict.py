@@ -52,7 +52,7 @@ class GangPreempt:
             jobs = starving[queue.name]
             while jobs:
                 job = jobs.pop()
-                if not session.orders.held_back(job):
+                if not session.state.back_off.left(job.key, session.now) and not session.orders.held_back(job):
                     self._serve(session, job)
 
     def _serve(self, session: Session, job: Job) -> None:

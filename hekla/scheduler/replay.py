@@ -1,0 +1,135 @@
+"""`hekla replay DIR`: runs a recording again and shows the first difference.
+
+Without --policy the decisions must be the recorded ones, byte for byte; that they are not is a fault worth reporting.  With --policy
+the same cluster meets another policy, and the first difference is where it would have decided otherwise; from there on the recorded
+events no longer follow from the decisions, so the replay ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from hekla.engine.cycle import cycle
+from hekla.engine.policy import Policy
+from hekla.engine.state import State
+from hekla.scheduler.plugin_files import PluginFileError, find, from_packages, from_texts
+from hekla.scheduler.policy_file import PolicyFileError, named_files, parse
+from hekla.scheduler.tape import FEEDS, FORMAT, OTHERS, OUTCOMES, TapeError, encoded, read
+
+FED = frozenset((*FEEDS, *OTHERS, *OUTCOMES))
+
+
+class Difference(NamedTuple):
+    """Where a replay first decided otherwise."""
+
+    cycle: int
+    now: float
+    where: str
+    recorded: Any
+    replayed: Any
+
+    def __str__(self) -> str:
+        clock = datetime.fromtimestamp(self.now, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        return (
+            f"cycle {self.cycle} ({clock} UTC) decided otherwise in {self.where}\n"
+            f"  recorded: {shown(self.recorded)}\n  replayed: {shown(self.replayed)}"
+        )
+
+
+class Outcome(NamedTuple):
+    """What a replay found."""
+
+    cycles: int
+    binds: int
+    difference: Difference | None
+
+
+def replay(directory: Path, policy: Policy | None = None) -> Outcome:
+    """Runs a recording again.  Raises TapeError and PolicyFileError."""
+    state, in_force = State(), policy or Policy.default()
+    cycles = binds = 0
+    for frame in read(directory):
+        word, *given = frame
+        if word == "header":
+            if given[0] != FORMAT:
+                raise TapeError(f"{directory}: format {given[0]}; this program reads {FORMAT}")
+            state = State(**given[2])
+        elif word == "policy":
+            in_force = policy or recorded_policy(*given)
+        elif word == "cycle":
+            cycles += 1
+            now, recorded = given
+            decisions = cycle(state, in_force, now)
+            binds += len(decisions.binds)
+            replayed = encoded(decisions)
+            if replayed != recorded:
+                where, before, after = next(differences(msgspec.msgpack.decode(recorded), msgspec.msgpack.decode(replayed)))
+                return Outcome(cycles, binds, Difference(cycles, now, where, before, after))
+        elif word in FED:
+            try:
+                getattr(state, word)(*given)
+            except (AttributeError, TypeError, ValueError, KeyError):
+                pass  # as when it was recorded
+        else:
+            raise TapeError(f'{directory}: a frame "{word}" of which this program knows nothing')
+    return Outcome(cycles, binds, None)
+
+
+def recorded_policy(name: str, text: str, sources: dict[str, str]) -> Policy:
+    """The policy of a frame, with the plugins as they were then; those of packages as they are installed now."""
+    if not text:
+        return Policy.default()
+    packaged, broken = from_packages()
+    return parse(text, name, {**packaged, **from_texts(sources)}, broken)
+
+
+def differences(recorded: Any, replayed: Any, where: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """The places where two trees differ, in their order."""
+    if recorded == replayed and type(recorded) is type(replayed):
+        return
+    if isinstance(recorded, dict) and isinstance(replayed, dict):
+        for key in dict.fromkeys((*recorded, *replayed)):
+            yield from differences(recorded.get(key), replayed.get(key), f"{where}.{key}".lstrip("."))
+        if recorded == replayed:
+            yield f"the order of {where}", list(recorded), list(replayed)
+    elif isinstance(recorded, list) and isinstance(replayed, list) and where.count("[") < 2:
+        for number in range(max(len(recorded), len(replayed))):
+            before, after = (one[number] if number < len(one) else None for one in (recorded, replayed))
+            yield from differences(before, after, f"{where}[{number}]")
+    else:
+        yield where, recorded, replayed
+
+
+def shown(value: Any) -> str:
+    text = "nothing" if value is None else msgspec.json.encode(value).decode()
+    return text if len(text) <= 400 else text[:400] + " ..."
+
+
+def main(argv: list[str]) -> int:
+    """`hekla replay`: 0 when every decision is the recorded one, 1 when one is not, 2 when it cannot be told."""
+    parser = argparse.ArgumentParser("hekla replay", description="run a scheduler's recording again and show the first difference")
+    parser.add_argument("directory", type=Path, help="where `hekla scheduler --record` wrote")
+    parser.add_argument("--policy", type=Path, help="another policy file, to see what it would have decided")
+    arguments = parser.parse_args(argv)
+    try:
+        other = None
+        if arguments.policy is not None:
+            text, name = arguments.policy.read_text(), str(arguments.policy)
+            found = find(named_files(text, name))
+            other = parse(text, name, found.plugins, found.broken)
+        outcome = replay(arguments.directory, other)
+    except (OSError, TapeError, PolicyFileError, PluginFileError) as error:
+        print(f"hekla replay: {error}", file=sys.stderr)
+        return 2
+    if outcome.difference is not None:
+        print(outcome.difference)
+        return 1
+    print(f"{outcome.cycles} cycles with {outcome.binds} binds: every decision is the recorded one.")
+    return 0

@@ -1,0 +1,102 @@
+"""Where a cycle is, and how long each part of it took.
+
+The engine says which part it begins; the clock is read here.  A cycle that is stuck (a plugin that waits for something, a case that
+nobody thought of) blocks the event loop, so it cannot report itself: a thread looks on, and once a cycle takes longer than it should,
+logs the part, the plugin and the stack.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+import traceback
+from types import FrameType
+from typing import Any
+
+from hekla.scheduler.metrics import ACTION, OPEN, PLUGIN
+
+log = logging.getLogger(__name__)
+
+DEEPEST = 12
+"""Lines of the stack that are logged."""
+
+
+class Stages:
+    """Handed to the engine; called with the part that begins, and with nothing at the end.
+
+    Parts are `("open", "")`, `("plugin open", name)`, `("action", name)`, `("plugin close", name)`, `("close", "")`.
+    """
+
+    def __init__(self) -> None:
+        self.part: tuple[str, str] = ("", "")
+        self.began = 0.0
+        self.cycle_began = 0.0
+        """When the cycle under way began (perf_counter); 0 between cycles."""
+        self.number = 0
+
+    def __call__(self, kind: str, name: str = "") -> None:
+        now = time.perf_counter()
+        before, took = self.part, 1000 * (now - self.began)
+        if before[0] == "action":
+            ACTION.labels(before[1]).observe(took)
+        elif before[0] == "plugin open":
+            PLUGIN.labels(before[1], "OnSessionOpen").observe(took)
+        elif before[0] == "plugin close":
+            PLUGIN.labels(before[1], "OnSessionClose").observe(took)
+        if kind == "open":
+            self.cycle_began, self.number = now, self.number + 1
+        elif before[0] in ("open", "plugin open") and kind not in ("open", "plugin open"):
+            OPEN.observe(1000 * (now - self.cycle_began))
+        self.part, self.began = (kind, name), now
+        if not kind:
+            self.cycle_began = 0.0
+
+
+class Watchdog:
+    """The thread that looks on."""
+
+    def __init__(self, stages: Stages, limit: float) -> None:
+        self.stages = stages
+        self.limit = limit
+        self.watched = threading.get_ident()
+        self.told = 0
+        """The last cycle that was named."""
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self.run, name="watchdog", daemon=True)
+
+    def start(self) -> None:
+        if self.limit > 0:
+            self.thread.start()
+
+    def stop(self) -> None:
+        self.ended.set()
+
+    def run(self) -> None:
+        while not self.ended.wait(min(self.limit / 4, 1.0)):
+            self.look(time.perf_counter())
+
+    def look(self, now: float) -> None:
+        """Names the cycle under way, once, if it takes too long."""
+        began, number = self.stages.cycle_began, self.stages.number
+        if not began or now - began < self.limit or number == self.told:
+            return
+        self.told = number
+        frame = sys._current_frames().get(self.watched)
+        kind, name = self.stages.part
+        log.error(
+            "cycle %d is stuck: %.1f s and no end, in %s%s\n%s",
+            number, now - began, f"{kind} {name}".strip(), culprit(frame), "".join(traceback.format_stack(frame)[-DEEPEST:]).rstrip(),
+        )  # fmt: skip
+
+
+def culprit(frame: FrameType | None) -> str:
+    """The plugin that is at work in a stack, if one is."""
+    while frame is not None:
+        owner: Any = frame.f_locals.get("self")
+        name = getattr(type(owner), "name", None)
+        if isinstance(name, str) and name and hasattr(owner, "arguments") and hasattr(owner, "flags"):
+            return f", plugin {name}"
+        frame = frame.f_back
+    return ""

@@ -1,0 +1,240 @@
+"""A recording runs again in another process, to the byte; what differs is shown."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hekla.api import crds
+from hekla.engine.cycle import cycle
+from hekla.scheduler.policy_file import PolicyFile
+from hekla.scheduler.replay import main, replay
+from hekla.scheduler.tape import RecordedState, Tape, read
+from tests.apiserver_process import ApiServerProcess, apiserver
+
+__all__ = ["apiserver"]
+
+POLICY = """\
+actions: "enqueue, allocate, backfill"
+tiers:
+- plugins:
+  - name: gang
+  - name: priority
+  - name: predicates
+  - name: {score}
+"""
+
+
+def node(name: str, cpu: str = "4") -> dict[str, Any]:
+    return {
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+        "status": {"allocatable": {"cpu": cpu, "memory": "8Gi", "pods": "110"},
+                   "capacity": {"cpu": cpu, "memory": "8Gi", "pods": "110"}, "conditions": [{"type": "Ready", "status": "True"}]},
+    }  # fmt: skip
+
+
+def group(name: str, minimum: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": {"name": name, "namespace": "default"},
+        "spec": {"minMember": minimum, "queue": "default", "minResources": {"cpu": str(minimum)}},
+    }  # fmt: skip
+
+
+def pod(name: str, job: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "annotations": {"scheduling.k8s.io/group-name": job}},
+        "spec": {"schedulerName": "volcano",
+                 "containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": "1"}}}]},
+    }  # fmt: skip
+
+
+def recorded(directory: Path, policy: PolicyFile) -> None:
+    """Two cycles with a bind that failed between them, and a plugin's worth of other things."""
+    tape = Tape(directory)
+    state = RecordedState(tape, scheduler_names=["volcano"], lone_schedulers=[], default_queue="default")
+    state.upsert_namespace({"metadata": {"name": "default"}})
+    state.upsert_queue({"metadata": {"name": "default"}, "spec": {"weight": 1}, "status": {"state": "Open"}})
+    for number in range(3):
+        state.upsert_node(node(f"n{number}"))
+    state.upsert_other("StorageClass", {"metadata": {"name": "fast"}})
+    state.upsert_pod_group(group("job", 2))
+    for number in range(4):
+        tree = pod(f"job-task-{number}", "job")
+        state.upsert_pod(tree)
+        tree.clear()  # as the feed does
+    now = 1_000_000.0
+    for step in range(4):
+        tape.take_policy(policy)
+        decisions = cycle(state, policy.policy, now)
+        tape.cycle(now, decisions)
+        for bind in decisions.binds[:1]:
+            state.bind_failed(bind.pod, now)
+        now += 1.5 + step
+    state.remove_node(node("n0"))
+    tape.close()
+    state.upsert_node(node("too-late"))
+
+
+def policy_file(path: Path, score: str = "binpack") -> PolicyFile:
+    path.write_text(POLICY.format(score=score))
+    return PolicyFile(str(path), fall_back=False)
+
+
+def test_it_replays_to_the_byte_in_another_process(tmp_path):
+    recorded(tmp_path / "tape", policy_file(tmp_path / "policy.yaml"))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "hekla", "replay", str(tmp_path / "tape")], capture_output=True, text=True, timeout=60
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "every decision is the recorded one" in done.stdout
+
+
+def test_another_policy_shows_the_first_difference(tmp_path, capsys):
+    recorded(tmp_path / "tape", policy_file(tmp_path / "policy.yaml"))
+    policy_file(tmp_path / "other.yaml", "nodeorder")
+
+    assert main([str(tmp_path / "tape"), "--policy", str(tmp_path / "other.yaml")]) == 1
+
+    told = capsys.readouterr().out
+    assert told.startswith("cycle 1 (1970-01-12 13:46:40 UTC) decided otherwise in binds[")
+    assert '  recorded: "n0"\n  replayed: "n1"' in told
+
+
+def test_a_recording_that_was_cut_off_replays_to_its_last_whole_cycle(tmp_path):
+    recorded(tmp_path / "tape", policy_file(tmp_path / "policy.yaml"))
+    (path,) = (tmp_path / "tape").glob("*.tape")
+    path.write_bytes(path.read_bytes()[:-40])
+
+    outcome = replay(tmp_path / "tape")
+
+    assert outcome.difference is None
+    assert outcome.cycles >= 2
+
+
+def test_a_second_process_continues_in_a_new_file(tmp_path):
+    policy = policy_file(tmp_path / "policy.yaml")
+    recorded(tmp_path / "tape", policy)
+    recorded(tmp_path / "tape", policy)
+
+    assert [frame[0] for frame in read(tmp_path / "tape")].count("header") == 2
+    assert replay(tmp_path / "tape").difference is None
+
+
+def test_it_stops_at_its_limit(tmp_path, caplog):
+    tape = Tape(tmp_path / "tape", limit=10)
+    for _ in range(3):
+        tape.frame("upsert_node", {str(number): number * 7 for number in range(100_000)})
+    assert not tape.running
+    assert "ends here" in caplog.text
+
+
+def test_what_is_no_recording_is_said_to_be_none(tmp_path, capsys):
+    assert main([str(tmp_path)]) == 2
+    assert "no recording" in capsys.readouterr().err
+
+
+def post(server: ApiServerProcess, path: str, body: dict[str, Any]) -> None:
+    status, answer = server.request("POST", path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    assert status in (200, 201), answer
+
+
+def wait_for(condition: Any, what: str, seconds: float = 40) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+
+
+class Daemon:
+    """`hekla scheduler` beside an API server."""
+
+    def __init__(self, server: ApiServerProcess, directory: Path, *flags: str) -> None:
+        for definition in crds.all():
+            self.post(server, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+        groups = "/apis/scheduling.volcano.sh/v1beta1/podgroups"
+        wait_for(lambda: server.request("GET", groups)[0] == 200, "the kinds are served")
+        self.server = server
+        self.tape = directory / "tape"
+        self.log = directory / "scheduler.log"
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.metrics = f"127.0.0.1:{probe.getsockname()[1]}"
+        command = [
+            sys.executable, "-m", "hekla", "scheduler", f"--kubeconfig={server.internal_kubeconfig}", "--leader-elect=false",
+            f"--record={self.tape}", "--enable-metrics", f"--listen-address={self.metrics}", "--schedule-period=200ms", *flags,
+        ]  # fmt: skip
+        with self.log.open("wb") as output:
+            self.process = subprocess.Popen(command, stdout=output, stderr=output)
+
+    def post(self, server: ApiServerProcess, path: str, body: dict[str, Any]) -> None:
+        status, answer = server.request("POST", path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        assert status in (200, 201), answer
+
+    def bound(self) -> dict[str, str]:
+        _, answer = self.server.request("GET", "/api/v1/namespaces/default/pods")
+        return {one["metadata"]["name"]: one["spec"]["nodeName"] for one in json.loads(answer)["items"] if "nodeName" in one["spec"]}
+
+    def shown(self) -> str:
+        with urllib.request.urlopen(f"http://{self.metrics}/metrics", timeout=10) as answer:
+            text: str = answer.read().decode()
+        return text
+
+    def end(self, how: int) -> None:
+        self.process.send_signal(how)
+        self.process.wait(20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_live_scheduler_is_recorded_and_replayed(apiserver, tmp_path, how):
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(POLICY.format(score="binpack"))
+    daemon = Daemon(apiserver, tmp_path, f"--scheduler-conf={policy}", "--node-selector=pool:batch")
+    try:
+        daemon.post(apiserver, "/api/v1/nodes", node("elsewhere", "64"))
+        for number in range(3):
+            made = node(f"n{number}")
+            made["metadata"]["labels"] = {"pool": "batch"}
+            daemon.post(apiserver, "/api/v1/nodes", made)
+        for name in ("fits", "waits"):
+            daemon.post(apiserver, "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups", group(name, 8))
+            for number in range(8):
+                daemon.post(apiserver, "/api/v1/namespaces/default/pods", pod(f"{name}-{number}", name))
+        wait_for(lambda: len(daemon.bound()) == 8, f"eight pods are bound; {daemon.log.read_text()[-3000:]}")
+        policy.write_text(POLICY.format(score="nodeorder"))
+        daemon.post(apiserver, "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups", group("last", 2))
+        for number in range(2):
+            daemon.post(apiserver, "/api/v1/namespaces/default/pods", pod(f"last-{number}", "last"))
+        wait_for(lambda: len(daemon.bound()) == 10, f"ten pods are bound; {daemon.log.read_text()[-3000:]}")
+        shown = daemon.shown()
+        assert set(daemon.bound().values()) <= {"n0", "n1", "n2"}
+    finally:
+        daemon.end(how)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "hekla", "replay", str(daemon.tape)], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "10 binds: every decision" in done.stdout or how == signal.SIGKILL
+
+    for name in (
+        "e2e_scheduling_latency_milliseconds", "open_session_duration_milliseconds", "action_scheduling_latency_milliseconds",
+        "plugin_scheduling_latency_milliseconds", "scheduling_stage_duration_milliseconds", "task_scheduling_latency_milliseconds",
+        "e2e_job_scheduling_latency_milliseconds", "total_preemption_attempts", "pod_preemption_victims", "unschedule_job_count",
+        "unschedule_task_count", "job_retry_counts", "schedule_attempts", "e2e_job_scheduling_duration", "e2e_job_scheduling_start_time",
+    ):  # fmt: skip
+        assert f"volcano_{name}" in shown, name
+    assert 'volcano_action_scheduling_latency_milliseconds_count{action="allocate"}' in shown
+    assert 'volcano_plugin_scheduling_latency_milliseconds_count{OnSession="OnSessionOpen",plugin="gang"}' in shown
