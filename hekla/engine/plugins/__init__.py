@@ -21,6 +21,7 @@ from hekla.engine.plugins.pdb import Pdb
 from hekla.engine.plugins.predicates import Predicates
 from hekla.engine.plugins.priority import Priority
 from hekla.engine.plugins.proportion import Proportion
+from hekla.engine.plugins.rescheduling import Rescheduling
 from hekla.engine.plugins.resourcequota import ResourceQuota
 from hekla.engine.plugins.sla import Sla
 from hekla.engine.plugins.strategyfit import ResourceStrategyFit
@@ -51,5 +52,6 @@ _ALL: tuple[type[Plugin], ...] = (
     DeviceShare,
     NumaAware,
     TaskTopology,
+    Rescheduling,
 )
 PLUGINS: Mapping[str, type[Plugin]] = {plugin.name: plugin for plugin in _ALL}

@@ -1,0 +1,128 @@
+"""rescheduling: moves pods off nodes that are really busy, onto nodes that are not.  Reference: plugins-fairness 13."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from hekla.engine.durations import seconds
+from hekla.engine.plugin import Arguments, Plugin
+from hekla.engine.plugins.numaaware import guaranteed
+from hekla.engine.resources import CPU, MEMORY, Floats
+from hekla.engine.tasks import Status, Task
+
+if TYPE_CHECKING:
+    from hekla.engine.session import Session
+
+LOW = "lowNodeUtilization"
+
+
+class LowNodeUtilization(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """Percentages of a node's capacity: below the first in everything is low, above the second in anything is high."""
+
+    thresholds: dict[str, int] = {}
+    target_thresholds: dict[str, int] = {}
+
+
+class Strategy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One entry of `strategies`."""
+
+    name: str = LOW
+    params: LowNodeUtilization = LowNodeUtilization()
+
+
+class ReschedulingArguments(Arguments, frozen=True):
+    interval: str = "5m"
+    metrics_period: str = msgspec.field(default="5m", name="metricsPeriod")
+    strategies: list[Strategy] = []
+    """Empty: lowNodeUtilization with its defaults."""
+
+    def extended(self, rest: Mapping[str, Any]) -> ReschedulingArguments:
+        seconds(self.interval)
+        for one in self.strategies:
+            if one.name != LOW:
+                raise ValueError(f'strategies: "{one.name}" does not exist; known is {LOW}')
+            for limits in (one.params.thresholds, one.params.target_thresholds):
+                for name, value in limits.items():
+                    if name not in (CPU, MEMORY, "pod", "pods") or not 0 <= value <= 100:
+                        raise ValueError(f"{one.name}: {name} = {value}: cpu and memory in percent, 0 to 100")
+        return self
+
+
+class Rescheduling(Plugin):
+    """Names victims for `shuffle`, at most once an interval."""
+
+    name = "rescheduling"
+    Arguments = ReschedulingArguments
+    time_dependent = True
+
+    def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
+        super().__init__(arguments, flags)
+        self.interval = seconds(arguments.interval)
+        self.last: float | None = None
+        self.due = False
+
+    def open(self, session: Session) -> None:
+        self.session = session
+        if self.last is None:
+            self.last = session.now
+        self.due = self.last + self.interval < session.now
+        if self.due:
+            self.last = session.now
+
+    def victim_tasks(self, candidates: list[Task]) -> list[Task]:
+        if not self.due:
+            return []
+        chosen: dict[str, Task] = {}
+        for strategy in self.arguments.strategies or [Strategy()]:
+            for task in self._low_utilization(strategy.params, candidates):
+                chosen.setdefault(task.key, task)
+        return list(chosen.values())
+
+    def _low_utilization(self, params: LowNodeUtilization, candidates: list[Task]) -> list[Task]:
+        nodes = self.session.state.nodes
+        usage = self._usage()
+        low_at = np.array([[params.thresholds.get(name, 100)] for name in (CPU, MEMORY)], dtype=np.float64)
+        target = np.array([[params.target_thresholds.get(name, 100)] for name in (CPU, MEMORY)], dtype=np.float64)
+        low = nodes.ready & ~nodes.unschedulable & (usage < low_at).all(axis=0)
+        high = nodes.ready & ~low & (usage > target).any(axis=0)
+        if not low.any() or low.sum() == nodes.ready.sum() or not high.any():
+            return []
+        columns = [nodes.space.column(CPU), nodes.space.column(MEMORY)]
+        room = np.trunc((target - usage)[:, low] / 100.0 * nodes.allocatable[columns][:, low]).sum(axis=1)
+        whole = np.stack([nodes.capacity(column) for column in columns])
+        on_row: dict[int, list[Task]] = {}
+        for task in candidates:
+            if task.preemptable and task.status is Status.RUNNING:
+                on_row.setdefault(task.row, []).append(task)
+        victims: list[Task] = []
+        rows = np.flatnonzero(high)
+        for row in rows[np.argsort(-usage[:, rows].sum(axis=0), kind="stable")].tolist():
+            load: Floats = usage[:, row].copy()
+            for task in sorted(on_row.get(row, ()), key=_least_missed):
+                if not (load >= target[:, 0]).any() or (room == 0).any():
+                    break
+                asked = np.array([task.request.amounts[CPU], task.request.amounts[MEMORY]])
+                room -= asked
+                load -= asked / np.where(whole[:, row] > 0, whole[:, row], 1.0) * 100.0
+                victims.append(task)
+        return victims
+
+    def _usage(self) -> Floats:
+        """`[2, nodes]`: cpu and memory in use, in percent, averaged over the period; 0 where nobody measured."""
+        nodes, period = self.session.state.nodes, self.arguments.metrics_period
+        usage = np.zeros((2, len(nodes)))
+        for name, measured in self.session.state.others.get("NodeUsage", {}).items():
+            row = nodes.rows.get(name)
+            if row is not None:
+                usage[0, row] = (measured.get("cpu_usage_avg_percent") or {}).get(period, 0.0)
+                usage[1, row] = (measured.get("memory_usage_avg_percent") or {}).get(period, 0.0)
+        return usage
+
+
+def _least_missed(task: Task) -> tuple[int, int]:
+    """Low priority first; among equals best effort, then burstable, then guaranteed."""
+    return task.priority, 0 if task.best_effort else 2 if guaranteed(task.pods) else 1
