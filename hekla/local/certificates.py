@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -105,7 +106,7 @@ class Authority:
     def _signed(self, certificate: x509.Certificate) -> bool:
         try:
             certificate.verify_directly_issued_by(self.certificate)
-        except Exception:
+        except (ValueError, TypeError, InvalidSignature):
             return False
         return True
 
