@@ -42,10 +42,21 @@ class Explanation(msgspec.Struct, frozen=True):
     reasons: list[NodeReason]
     remedy: str
     text: str
+    """All of it, as it stands on the PodGroup, in the event and in what vcctl prints."""
+    spared: str = ""
+    """Why nobody was evicted for it."""
 
 
 def explain(session: Session, job: Job) -> Explanation:
     """Look at a job at the end of a cycle, before promises are undone."""
+    found = _explain(session, job)
+    spared = session.no_victim.get(job.key)
+    if spared is None or job.counts.statuses[Status.PIPELINED]:
+        return found
+    return msgspec.structs.replace(found, spared=spared, text=f"{found.text} No victim because {spared}.")
+
+
+def _explain(session: Session, job: Job) -> Explanation:
     fit = _fit(job)
     needs = max(job.min_available, 1)
     ahead = session.orders.behind.get(job.key)

@@ -5,10 +5,11 @@ Reference: scheduler-core 2.17 to 2.19.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from hekla.engine.decisions import Event, Pipelined, PodCondition, PodGroupStatus, QueueStatus
-from hekla.engine.explanation import explain
+from hekla.engine.explanation import Explanation, explain
 from hekla.engine.joborder import report_unknown_orders
 from hekla.engine.queues import ROOT, Queue
 from hekla.engine.reasons import job_text, scheduling_reason
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from hekla.engine.session import Session
 
 UNSCHEDULABLE = "Unschedulable"
+WAITING = "Waiting"
+"""Type of the condition that carries the explanation; its reason is the constraint."""
+WORDS_PERIOD = 10.0
+"""Seconds between two writes of a PodGroup of which only the numbers in its explanation changed."""
 COUNT_PERIOD = 1.0
 """Seconds between two writes of a PodGroup of which only the counts changed."""
 _WAITING = ("Unknown", "Pending", "Inqueue")
@@ -68,6 +73,16 @@ def _report_job(session: Session, job: Job) -> None:
         session.state.dirty[job.key] = job  # What is promised to a job depends on its phase.
     text: str | None = None
     wrote = False
+    waiting = [
+        task
+        for status in (Status.ALLOCATED, Status.PENDING, Status.PIPELINED)
+        for task in counts.statuses[status].values()
+    ]
+    explained = explain(session, job) if waiting or job.is_pending else None
+    if explained is not None:
+        session.decisions.explanations[job.key] = explained
+    if not job.shadow:
+        _set_waiting(job, session.uid, explained if job.phase in _WAITING else None)
     if not job.shadow:
         sent = (
             job.phase,
@@ -80,18 +95,15 @@ def _report_job(session: Session, job: Job) -> None:
             ),
         )
         if sent != job.status_sent:
-            wrote = not _only_counts(sent, job.status_sent) or session.now - job.status_time >= COUNT_PERIOD
+            wrote = session.now - job.status_time >= _patience(sent, job.status_sent)
             if not wrote:
                 session.state.unreported[job.key] = job  # Comes again when it is due.
         if wrote:
             job.status_sent, job.status_time = sent, session.now
             conditions: list[dict[str, Any]] = [dict(one) for one in job.conditions]
             session.decisions.pod_groups.append(PodGroupStatus(job.key, job.pg_uid, *sent[:4], conditions))
-    waiting = [
-        task
-        for status in (Status.ALLOCATED, Status.PENDING, Status.PIPELINED)
-        for task in counts.statuses[status].values()
-    ]
+            if explained is not None and job.phase in _WAITING:
+                session.event(job, "Warning", WAITING, explained.text)
     if job.phase in _WAITING and (waiting or not job.tasks):
         text = job_text(job)
         message = f"{len(counts.statuses[Status.PENDING])}/{len(job.tasks)} tasks in gang unschedulable: {text}"
@@ -106,14 +118,26 @@ def _report_job(session: Session, job: Job) -> None:
         session.decisions.pipelined.append(Pipelined(task.key, task.uid, node, job.key))
     if waiting:
         _report_tasks(session, job, waiting, text)
-        session.decisions.explanations[job.key] = explain(session, job)
-    elif job.is_pending:
-        session.decisions.explanations[job.key] = explain(session, job)
 
 
-def _only_counts(now: tuple[Any, ...], before: Any) -> bool:
-    """Whether nothing but the numbers of running and finished pods differs."""
-    return before is not None and now[0] == before[0] and now[4] == before[4]
+def _set_waiting(job: Job, session_uid: str, explained: Explanation | None) -> None:
+    """The explanation as a condition, for as long as the job waits."""
+    if explained is not None:
+        set_condition(job, session_uid, WAITING, explained.constraint.capitalize(), explained.text)
+    elif any(one.get("type") == WAITING for one in job.conditions):
+        job.conditions = [one for one in job.conditions if one.get("type") != WAITING]
+
+
+def _patience(now: tuple[Any, ...], before: Any) -> float:
+    """Seconds that must have passed since the last write: none, unless only counts or the explanation's words differ."""
+    if before is None or now[0] != before[0]:
+        return -math.inf
+    if now[4] == before[4]:
+        return COUNT_PERIOD
+    same = [(one[:3], "" if one[0] == WAITING else one[3]) for one in now[4]] == [
+        (one[:3], "" if one[0] == WAITING else one[3]) for one in before[4]
+    ]
+    return WORDS_PERIOD if same else -math.inf
 
 
 def _report_tasks(session: Session, job: Job, tasks: list[Task], text: str | None) -> None:

@@ -105,6 +105,8 @@ class Session:
         self._deallocated = hooks("deallocated")
         self._ranks: Rows | None = None
         self.orders = OwnOrders(self)
+        self.no_victim: dict[str, str] = {}
+        """Job -> why nobody was evicted for it in this cycle."""
 
     # ------------------------------------------------------------------------------------------------- who is there
 

@@ -175,8 +175,9 @@ def test_the_group_carries_the_condition_and_the_event_once(plain: World) -> Non
     first = plain.run()
     (status,) = first.pod_groups
     assert status.phase == "Inqueue"
-    (condition,) = status.conditions
+    condition, waiting = status.conditions
     assert (condition["type"], condition["reason"]) == ("Unschedulable", "NotEnoughResources")
+    assert (waiting["type"], waiting["message"]) == ("Waiting", plain.why("pair"))
     assert condition["message"].startswith(
         "1/2 tasks in gang unschedulable: pod group is not ready, 2 Pending, 2 minAvailable; "
         "Pending: 1 Schedulable, 1 Unschedulable. Origin reason is pair-task-1: 0/1 nodes are unavailable"

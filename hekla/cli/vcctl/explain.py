@@ -14,7 +14,7 @@ from hekla.cli.vcctl.command import Invocation
 from hekla.cli.vcctl.connection import Api, Tree, find, name_of
 from hekla.cli.vcctl.jobtable import phase
 from hekla.cli.vcctl.jobview import EVENT, event_table
-from hekla.cli.vcctl.output import printed
+from hekla.cli.vcctl.output import document, printed
 from hekla.cli.vcctl.pods import JOB_LABEL, cells
 from hekla.kube.errors import NotFound
 
@@ -24,17 +24,22 @@ POD_GROUP = scheduling.POD_GROUP.untyped
 QUEUE = scheduling.QUEUE.untyped
 
 MISSING = "job name is mandatory to explain a particular job"
+WAITING = "Waiting"  # the condition whose message is the scheduler's explanation
 FEW = 5  # pods and events named one by one
 
 
 async def explain(api: Api, invocation: Invocation) -> None:
     job = await find(api, JOB, name_of(invocation, MISSING), invocation.text("namespace"))
-    if printed(invocation, JOB, [job], single=True):
+    form = invocation.text("output")
+    if form not in ("json", "yaml") and printed(invocation, JOB, [job], single=True):
         return
     name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
     group = await group_of(api, job)
     queue = await _maybe(api, QUEUE, (job.get("spec") or {}).get("queue") or "", None)
     pods = (await api.list(POD, namespace, labels=f"{JOB_LABEL}={name}")).items
+    if form in ("json", "yaml"):
+        print(document(explanation(job, queue, group, pods), form), end="")
+        return
     events = await _related_events(api, job, group, pods)
     for line in (*_job_lines(job), *_queue_lines(job, queue), *_group_lines(group), *_pod_lines(pods)):
         print(line)
@@ -43,6 +48,30 @@ async def explain(api: Api, invocation: Invocation) -> None:
         about = event.get("involvedObject") or {}
         message = (event.get("message") or "").strip()
         print(f"  {about.get('kind', '')} {about.get('name', '')}: {event.get('reason', '')}: {message}")
+
+
+def explanation(job: Tree, queue: Tree | None, group: Tree | None, pods: list[Tree]) -> Tree:
+    """For programs: what the scheduler says of a job that waits, and what it was asked for.
+
+    `constraint` and `text` are the reason and message of the group's condition Waiting, empty for a job that does not wait.
+    """
+    spec, status = job.get("spec") or {}, (group or {}).get("status") or {}
+    waiting = _waiting(group)
+    return {
+        "kind": "Explanation", "job": job["metadata"]["name"], "namespace": job["metadata"]["namespace"],
+        "phase": phase(job) or "Pending", "queue": spec.get("queue") or "default",
+        "queueState": ((queue or {}).get("status") or {}).get("state") or "",
+        "podGroup": (group or {}).get("metadata", {}).get("name", ""), "podGroupPhase": status.get("phase") or "",
+        "minAvailable": spec.get("minAvailable") or 0, "pods": dict(Counter(cells(pod, 0.0)[1] for pod in pods)),
+        "constraint": (waiting.get("reason") or "").lower(), "text": waiting.get("message") or "",
+        "conditions": status.get("conditions") or [],
+    }  # fmt: skip
+
+
+def _waiting(group: Tree | None) -> Tree:
+    conditions = ((group or {}).get("status") or {}).get("conditions") or []
+    found: Tree = next((one for one in conditions if one.get("type") == WAITING), {})
+    return found
 
 
 async def events(api: Api, invocation: Invocation) -> None:
@@ -110,8 +139,11 @@ def _group_lines(group: Tree | None) -> Iterator[str]:
         return
     status = group.get("status") or {}
     yield f"  Its PodGroup {group['metadata']['name']} is {status.get('phase') or 'Pending'}."
+    waiting = _waiting(group)
+    if waiting:
+        yield f"  {waiting.get('message')}"
     for condition in status.get("conditions") or []:
-        if condition.get("message"):
+        if condition.get("message") and condition is not waiting:
             yield f"  {condition.get('type')}: {condition.get('reason')}: {condition['message']}"
 
 

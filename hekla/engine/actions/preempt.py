@@ -9,6 +9,7 @@ import numpy as np
 
 from hekla.engine.heap import Heap
 from hekla.engine.nodes import Rows
+from hekla.engine.spared import Search
 from hekla.engine.statement import Evicted, Statement
 from hekla.engine.tasks import PREEMPTABLE, Job, Task
 from hekla.engine.victims import in_order, make_room
@@ -48,7 +49,7 @@ class Preempt:
             waiting = Heap(session.job_key, jobs)
             while waiting:
                 job = waiting.pop()
-                if session.orders.held_back(job):
+                if session.state.back_off.left(job.key, session.now) or session.orders.held_back(job):
                     continue
                 _between_jobs(session, preemption, job, tasks[job.key])
             for job in jobs:
@@ -66,14 +67,18 @@ def _between_jobs(session: Session, preemption: _Preemption, job: Job, tasks: li
         other = victim.job
         return other is not None and session.in_session(other) and other.queue == job.queue and other is not job
 
+    why = ""
     while tasks and session.job_starving(job):
-        preemption.claim(statement, tasks.pop(0), wanted)
+        if not preemption.claim(statement, tasks.pop(0), wanted):
+            why = why or preemption.search.text(f"of queue {job.queue}")
     if session.job_pipelined(job):
         if statement.evicts:
             session.metric("eviction_transactions_total", 1.0, action=REASON)
         statement.commit()
     else:
         statement.discard()
+        if why:
+            session.no_victim[job.key] = why
 
 
 def _within_job(session: Session, preemption: _Preemption, job: Job) -> None:
@@ -91,13 +96,24 @@ class _Preemption:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.topology_aware = session.argument(REASON, "enableTopologyAwarePreemption", False)
+        self.search = Search()
+        """What the last claim met."""
 
     def claim(self, statement: Statement, task: Task, wanted: Wanted) -> bool:
         """Promise the task a node, with the evictions that it takes; False where there is none."""
         session = self.session
-        if task.pods.preemption_policy == "Never" or not self._eligible(task) or session.prefilter(task):
+        self.search = Search()
+        if task.pods.preemption_policy == "Never":
+            self.search.whole = "its preemptionPolicy is Never"
+            return False
+        if not self._eligible(task):
+            self.search.whole = f"node {task.nominated} is still being emptied for it"
+            return False
+        if blocked := session.prefilter(task):
+            self.search.whole = blocked
             return False
         mask = session.hooks.pipeline.preempt_mask(session, task)
+        session.metric("total_preemption_attempts", 1.0)
         job = task.job
         assert job is not None
         errors = job.fit_errors.get(task.key)
@@ -131,6 +147,11 @@ class _Preemption:
             if one.status in PREEMPTABLE and one.preemptable and (one.best_effort or not task.best_effort) and wanted(one)
         ]
 
+    def _refused(self, task: Task, candidates: list[Task], victims: list[Task]) -> None:
+        self.search.refused(
+            self.session, "preemptable", lambda plugin: plugin.preemptable(task, candidates), candidates, victims
+        )
+
     def _fits(self, task: Task, row: int) -> bool:
         session, job = self.session, task.job
         assert job is not None
@@ -144,8 +165,11 @@ class _Preemption:
         """The first node, best score first, where evicting from the lowest up makes room."""
         session = self.session
         for row in session.hooks.pipeline.ranked(session, task, rows).tolist():
-            victims = session.preemptable(task, self._candidates(task, row, wanted))
+            candidates = self._candidates(task, row, wanted)
+            victims = session.preemptable(task, candidates)
+            session.metric("pod_preemption_victims", float(len(victims)))
             if not make_room(session, task, row, victims):
+                self._refused(task, candidates, victims)
                 continue
             queue = in_order(session, victims, task)
             trial = session.statement()
@@ -189,8 +213,10 @@ class _Preemption:
     def _least_victims(self, task: Task, row: int, wanted: Wanted) -> list[Task]:
         """Evict until it fits, then spare whom it can, the highest first; everything is undone again."""
         session = self.session
-        victims = session.preemptable(task, self._candidates(task, row, wanted))
+        candidates = self._candidates(task, row, wanted)
+        victims = session.preemptable(task, candidates)
         if not make_room(session, task, row, victims):
+            self._refused(task, candidates, victims)
             return []
         trial = session.statement()
         queue = in_order(session, victims, task)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hekla.engine.heap import Heap
+from hekla.engine.spared import Search
 from hekla.engine.statement import Statement
 from hekla.engine.tasks import Job, Status, Task
 from hekla.engine.victims import in_order, make_room
@@ -42,7 +43,7 @@ class Reclaim:
             jobs = starving[queue.name]
             while jobs:
                 job = jobs.pop()
-                if not session.orders.held_back(job):
+                if not session.state.back_off.left(job.key, session.now) and not session.orders.held_back(job):
                     _reclaim_for_job(session, job)
 
 
@@ -50,21 +51,26 @@ def _reclaim_for_job(session: Session, job: Job) -> None:
     queue = session.queue_of(job)
     statement = session.statement()
     tasks = session.sorted_tasks(task for task in job.pending() if not task.gated)
+    search, found = Search(), True
     for task in tasks:
         if not session.job_starving(job):
             break
         if task.pods.preemption_policy == "Never" or not session.preemptive(queue, [task]) or session.prefilter(task):
+            if task.pods.preemption_policy != "Never":
+                search.whole = f"queue {queue.name} would hold more than its share"
             continue
-        _reclaim_for_task(session, statement, job, task)
+        found = _reclaim_for_task(session, statement, job, task, search) and found
     if not session.job_pipelined(job):
         statement.discard()
+        if tasks and job.key not in session.no_victim and (search.whole or not found):
+            session.no_victim[job.key] = search.text("of other queues")
         return
     if statement.evicts:
         session.metric("eviction_transactions_total", 1.0, action=REASON)
     statement.commit()
 
 
-def _reclaim_for_task(session: Session, statement: Statement, job: Job, task: Task) -> bool:
+def _reclaim_for_task(session: Session, statement: Statement, job: Job, task: Task, search: Search) -> bool:
     nodes = session.state.nodes
     mask = session.hooks.pipeline.preempt_mask(session, task)
     errors = job.fit_errors.get(task.key)
@@ -74,9 +80,13 @@ def _reclaim_for_task(session: Session, statement: Statement, job: Job, task: Ta
         for row in rows.tolist():
             candidates = [one for one in nodes.tasks[row].values() if _may_go(session, job, one)]
             if not candidates or not make_room(session, task, row, candidates):
-                continue  # The plugins only ever take candidates away.
+                # The plugins only ever take candidates away.
+                search.empty, search.short = search.empty + (not candidates), search.short + bool(candidates)
+                continue
             victims = session.reclaimable(task, candidates)
             if not make_room(session, task, row, victims):
+                asked = candidates
+                search.refused(session, "reclaimable", lambda plugin: plugin.reclaimable(task, asked), candidates, victims)  # noqa: B023
                 continue
             trial = session.statement()
             queue = in_order(session, victims, task)

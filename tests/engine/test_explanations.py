@@ -1,0 +1,131 @@
+"""One text for one reason: on the PodGroup, in the event, in the decisions; and why nobody was evicted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hekla.engine.decisions import Decisions
+from hekla.engine.world import World, policy
+
+
+def world(actions: str = "enqueue, allocate, preempt, reclaim", *plugins: str) -> World:
+    made = World(policy(plugins=[*(plugins or ("priority", "gang", "conformance", "predicates"))], actions=actions))
+    made.priority_class("high", 100)
+    made.priority_class("low", 1)
+    return made
+
+
+def condition(decisions: Decisions, job: str) -> dict[str, Any]:
+    (status,) = [one for one in decisions.pod_groups if one.key == f"default/{job}"]
+    return next((one for one in status.conditions if one["type"] == "Waiting"), {})
+
+
+def test_condition_event_and_decision_carry_the_same_text():
+    made = world("allocate")
+    made.nodes("n1", cpu=2)
+    made.job("train", pods=3, cpu=1)
+
+    decisions = made.run()
+
+    text = made.why("train")
+    assert text == (
+        "train needs 3 pods of cpu=1; 2 fit. Nothing is left on any node for the others. It starts when 1 more node has cpu=1 free."
+    )
+    assert condition(decisions, "train")["message"] == text
+    assert condition(decisions, "train")["reason"] == "Nodes"
+    assert [one.message for one in decisions.events if one.reason == "Waiting"] == [text]
+
+
+def test_the_condition_goes_when_the_job_starts():
+    made = world("allocate")
+    made.nodes("n1", cpu=2)
+    made.job("train", pods=3, cpu=1)
+    made.run()
+    made.settle()
+    made.nodes("n2", cpu=2)
+    made.run()
+    made.settle()
+
+    made.run()
+    made.settle()
+
+    told = made.groups["default/train"]["status"]
+    assert told["phase"] == "Running"
+    assert "Waiting" not in {one["type"] for one in told["conditions"]}
+
+
+def test_changing_words_are_written_every_ten_seconds_at_most():
+    made = world("allocate")
+    made.nodes("n1", cpu=4)
+    made.queue("other")
+    made.job("train", pods=1, cpu=4, phase="Inqueue")
+    made.job("busy", pods=2, cpu=1, min_available=1, on=["n1", "n1"], queue="other")
+    first = condition(made.run(), "train")["message"]
+    made.settle()
+    made.end("busy")
+    made.job("short", pods=3, cpu=1, min_available=1, on=["n1", "n1", "n1"], queue="other")
+    made.now += 1
+    soon = made.run()
+    assert made.why("train") != first
+    assert not [one for one in soon.pod_groups if one.key == "default/train"]
+
+    made.now += 10
+    assert condition(made.run(), "train")["message"] == made.why("train")
+
+
+def test_no_victim_because_nobody_is_lesser():
+    made = world("allocate, preempt")
+    made.nodes("n1", "n2", cpu=1)
+    made.job("runs", pods=2, cpu=1, min_available=1, on=["n1", "n2"], priority="high")
+    made.job("wants", pods=1, cpu=1, priority="low")
+
+    made.run()
+
+    assert made.why("wants").endswith("No victim because 2 nodes have only pods that priority spares.")
+    assert made.decisions.explanations["default/wants"].spared
+
+
+def test_no_victim_because_nobody_there_may_go():
+    made = world("allocate, preempt")
+    made.nodes("n1", cpu=1)
+    made.queue("other")
+    made.job("runs", pods=1, cpu=1, on=["n1"], priority="low", queue="other")
+    made.job("wants", pods=1, cpu=1, priority="high")
+
+    made.run()
+
+    assert made.why("wants").endswith("No victim because 1 node has no running pod of queue default that may be evicted.")
+
+
+def test_no_victim_because_all_of_them_would_not_be_enough():
+    made = world("allocate, preempt")
+    made.nodes("n1", cpu=2)
+    made.job("runs", pods=2, cpu=1, min_available=0, on=["n1"], priority="low")
+    made.job("wants", pods=1, cpu=4, priority="high")
+
+    made.run()
+
+    assert "No victim because" in made.why("wants")
+
+
+def test_no_victim_because_it_may_not_preempt():
+    made = world("allocate, preempt")
+    made.nodes("n1", cpu=1)
+    made.job("runs", pods=1, cpu=1, min_available=0, on=["n1"], priority="low")
+    made.job("wants", pods=1, cpu=1, priority="high", spec={"preemptionPolicy": "Never"})
+
+    made.run()
+
+    assert made.why("wants").endswith("No victim because its preemptionPolicy is Never.")
+
+
+def test_no_victim_because_the_queue_has_its_share():
+    made = world("allocate, reclaim", "gang", "conformance", "predicates", "proportion")
+    made.queue("other")
+    made.nodes("n1", cpu=1)
+    made.job("runs", pods=1, cpu=1, on=["n1"], queue="other", preemptable=False)
+    made.job("wants", pods=1, cpu=1)
+
+    made.run()
+
+    assert made.why("wants").endswith("No victim because queue default would hold more than its share.")
