@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +78,15 @@ class Home:
         return found
 
     def left(self) -> list[str]:
-        return [" ".join(process.cmdline()[:6]) for process in self.processes() if process.is_running()]
+        return [" ".join(line) for line in self.lines()]
+
+    def lines(self) -> list[list[str]]:
+        """The command lines of `processes`, without those that end meanwhile."""
+        found = []
+        for process in self.processes():
+            with suppress(psutil.Error):
+                found.append(process.cmdline())
+        return [line for line in found if line]
 
 
 @contextmanager
@@ -92,7 +100,8 @@ def home() -> Iterator[Home]:
         for directory in (state / "hekla").glob("*"):
             made.hekla("down", "--delete", "--name", directory.name)
         for process in made.processes():
-            process.send_signal(signal.SIGKILL)
+            with suppress(psutil.Error):
+                process.send_signal(signal.SIGKILL)
         shutil.rmtree(state, ignore_errors=True)
 
 
