@@ -75,6 +75,8 @@ class State:
         self.others: dict[str, dict[str, Tree]] = {}
         """Objects that only some plugins read, as JSON trees: kind -> key -> tree."""
         self.volumes = VolumeBook(self)
+        self.ask_extender: Callable[[str, Mapping[str, Any], float], Any] | None = None
+        """Posts JSON to an address within so many seconds and gives the reply's; raises OSError or ValueError.  For `extender`."""
         self.rejected: dict[tuple[str, str], str] = {}
         """What was left out and why: (kind, key) -> reason."""
         self.dirty: dict[str, Job] = {}

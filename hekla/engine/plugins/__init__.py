@@ -11,6 +11,7 @@ from hekla.engine.plugins.cdp import CooldownProtection
 from hekla.engine.plugins.conformance import Conformance
 from hekla.engine.plugins.deviceshare import DeviceShare
 from hekla.engine.plugins.drf import Drf
+from hekla.engine.plugins.extender import Extender
 from hekla.engine.plugins.gang import Gang
 from hekla.engine.plugins.networktopology import NetworkTopologyAware
 from hekla.engine.plugins.nodegroup import NodeGroup
@@ -53,5 +54,6 @@ _ALL: tuple[type[Plugin], ...] = (
     NumaAware,
     TaskTopology,
     Rescheduling,
+    Extender,
 )
 PLUGINS: Mapping[str, type[Plugin]] = {plugin.name: plugin for plugin in _ALL}

@@ -1,0 +1,105 @@
+"""extender: somebody else has a say, and the engine stays sane when he has none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hekla.engine.plugins.extender import Extender, ExtenderArguments
+from hekla.engine.podclass import PodClasses, TermTable
+from hekla.engine.resources import ResourceSpace
+from hekla.engine.world import World, policy
+
+CASES = Path(__file__).parents[2].parent / "shared" / "conformance" / "cases" / "plugins" / "extender"
+
+
+def world(answers: Mapping[str, Any], **arguments: Any) -> tuple[World, list[tuple[str, Any, float]]]:
+    named = {f"extender.{name}": value for name, value in arguments.items()}
+    named["extender.urlPrefix"] = "http://server/"
+    here = World(policy(plugins=["gang", "predicates", {"name": "extender", "arguments": named}], actions="enqueue, allocate"))
+    here.nodes("n1", "n2", cpu=4)
+    asked: list[tuple[str, Any, float]] = []
+
+    def ask(url: str, body: Mapping[str, Any], timeout: float) -> Any:
+        asked.append((url, json.loads(json.dumps(body)), timeout))
+        answer = answers[url.rpartition("/")[2]]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer(body) if callable(answer) else answer
+
+    here.state.ask_extender = ask
+    return here, asked
+
+
+def only_n2(body: Mapping[str, Any]) -> Any:
+    return {"status": "" if body["node"]["Name"] == "n2" else "not this one", "code": 2}
+
+
+def test_it_filters_nodes() -> None:
+    here, asked = world({"predicate": only_n2}, predicateVerb="predicate", httpTimeout="500ms")
+    here.job("a", pods=2, cpu=1)
+    assert here.run().nodes_of("a") == {"n2"}
+    url, body, timeout = asked[0]
+    assert (url, timeout) == ("http://server/predicate", 0.5)
+    assert body["task"]["Resreq"]["MilliCPU"] == 1000
+    assert body["task"]["Status"] == 1
+
+
+def test_its_words_are_the_reason() -> None:
+    here, _ = world({"predicate": {"status": "not today", "code": 2}}, predicateVerb="predicate")
+    here.job("a", cpu=1)
+    here.run()
+    assert "2 not today" in here.state.jobs["default/a"].fit_errors["default/a-task-0"].text
+
+
+def test_it_scores_nodes() -> None:
+    here, _ = world({"prioritize": {"nodeScore": {"n1": 1.0, "n2": 7.5}}}, prioritizeVerb="prioritize")
+    here.job("a", cpu=1)
+    assert here.run().nodes_of("a") == {"n2"}
+
+
+@pytest.mark.parametrize(("ignorable", "bound"), [(True, 1), (False, 0)])
+def test_no_answer_is_no_unless_that_is_ignored(ignorable: bool, bound: int) -> None:
+    here, _ = world({"predicate": OSError("connection refused")}, predicateVerb="predicate", ignorable=ignorable)
+    here.job("a", cpu=1)
+    assert len(here.run().binds) == bound
+
+
+def test_without_anybody_to_ask_the_answer_is_no() -> None:
+    here, _ = world({}, predicateVerb="predicate")
+    here.state.ask_extender = None
+    here.job("a", cpu=1)
+    assert here.run().binds == []
+
+
+def test_pods_without_a_managed_resource_are_not_asked_about() -> None:
+    here, asked = world({"predicate": only_n2}, predicateVerb="predicate", managedResources=["nvidia.com/gpu"])
+    here.job("a", cpu=1)
+    assert here.run().nodes_of("a") == {"n1"}
+    assert asked == []
+
+
+def test_a_job_enters_when_it_says_so() -> None:
+    answers: dict[str, Any] = {"enter": {"status": -1}}
+    here, _ = world(answers, jobEnqueueableVerb="enter")
+    here.job("a", cpu=1, phase="Pending", min_resources={"cpu": 1})
+    here.run()
+    assert here.phase("a") == "Pending"
+    answers["enter"] = {"status": 1}
+    here.job("b", cpu=1, phase="Pending", min_resources={"cpu": 1})
+    here.run()
+    assert here.phase("b") == "Inqueue"
+
+
+@pytest.mark.scenario("plugins-placement", 75)
+@pytest.mark.skipif(not CASES.exists(), reason="the recorded cases are not here")
+def test_recorded_interest() -> None:
+    for case in json.loads((CASES / "TestIsInterested.json").read_text()):
+        tree = case["input"]["pod"]
+        pods = PodClasses(ResourceSpace(), TermTable()).intern("default", {}, {}, tree["spec"])
+        plugin = Extender(ExtenderArguments(managed=case["input"]["managedResources"] or []), {})
+        assert plugin.interested(pods) == case["expect"]["expected"], case["name"]
