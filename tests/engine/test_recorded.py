@@ -1,0 +1,71 @@
+"""Recorded rows of single functions, read where the engine has the same notion."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hekla.engine import resources
+from hekla.engine.podclass import PodClasses, TermTable
+from hekla.engine.resources import CPU, MEMORY, PODS, Amounts, ResourceSpace
+
+CASES = Path(__file__).parents[2].parent / "shared" / "conformance" / "cases" / "scheduler" / "api"
+pytestmark = pytest.mark.skipif(not CASES.exists(), reason="the recorded cases are not here")
+
+
+def rows(name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((CASES / f"{name}.json").read_text())
+    return found
+
+
+def amounts(tree: Mapping[str, Any]) -> Amounts:
+    scalars = {name: float(value) for name, value in (tree.get("ScalarResources") or {}).items()}
+    return {CPU: float(tree.get("MilliCPU", 0)), MEMORY: float(tree.get("Memory", 0)), **scalars}
+
+
+def request(pod: Mapping[str, Any]) -> Amounts:
+    interned = PodClasses(ResourceSpace(), TermTable()).intern("default", {}, {}, pod["spec"])
+    return {name: value for name, value in interned.request.amounts.items() if value}
+
+
+def significant(of: Amounts) -> Amounts:
+    return {name: value for name, value in of.items() if value}
+
+
+def test_what_pods_ask_for() -> None:
+    for case in rows("TestGetPodResourceRequest"):
+        if case["input"]["pod"]["spec"].get("resources") and not case["input"]["podLevelResourcesEnabled"]:
+            continue  # The gate is on here, as in current Kubernetes.
+        assert request(case["input"]["pod"]) == significant(amounts(case["expect"]["expectedResource"])), case["name"]
+
+
+def test_what_fits_into_what() -> None:
+    for case in rows("TestLessEqual"):
+        if "zero" in case["name"]:
+            left, right = amounts(case["input"]["resource1"]), amounts(case["input"]["resource2"])
+            assert resources.less_equal(left, right) == case["expect"]["expected"], case["id"]
+
+
+def test_the_smaller_of_two() -> None:
+    for name, smaller in (
+        ("TestMinDimensionResourceZero", resources.minimum_zero),
+        ("TestMinDimensionResourceInfinity", resources.minimum_present),
+    ):
+        for case in rows(name):
+            found = smaller(amounts(case["input"]["resource1"]), amounts(case["input"]["resource2"]))
+            assert significant(found) == significant(amounts(case["expect"]["expected"])), case["id"]
+
+
+def test_what_is_left() -> None:
+    for case in rows("TestSubResource"):
+        left = amounts(case["input"]["resource1"])
+        resources.subtract(left, amounts(case["input"]["resource2"]))
+        assert left == amounts(case["expect"]["expected"])
+
+
+def test_a_pod_counts_as_one() -> None:
+    assert request({"spec": {"containers": []}}) == {PODS: 1.0}
