@@ -21,7 +21,7 @@ from hekla.kube.client import Client
 from hekla.kube.errors import ApiError, Conflict, NotFound
 from hekla.kube.events import Recorder, Severity
 from hekla.kube.http.client import TransportError
-from hekla.scheduler.metrics import BIND, FAILED_BINDS
+from hekla.scheduler.metrics import BIND, FAILED_BINDS, STAGE
 
 log = logging.getLogger(__name__)
 
@@ -149,6 +149,9 @@ class Carrier:
         try:
             await self.client.post(core.POD, name, namespace, "binding", body)
             BIND.labels("Bind").observe(1000 * (time.perf_counter() - began))
+            task = self.state.tasks.get(bind.pod)
+            if task is not None:
+                STAGE.labels("Bound").observe(max(0.0, 1000 * (time.time() - task.creation)))
         except LOST as error:
             if not await self.was_bound(bind, error):
                 self.refuse(bind, error)

@@ -47,6 +47,8 @@ GATHER = 0.003
 SHORTEST_REST = 0.005
 """Seconds at the least between two cycles; a cycle that took longer is followed by a rest of its own length."""
 POOL = 64
+TIDY = 10.0
+"""Seconds after which the series of jobs that have left are looked for."""
 SLOW = 5.0
 """Seconds after which a cycle is worth a warning."""
 
@@ -94,6 +96,7 @@ class Scheduler:
         self.carrier = Carrier(client, state, recorder, name, self.feed.changed.set)
         self.plugin_metrics = PluginMetrics()
         self.job_metrics = JobMetrics()
+        self.tidied = 0.0
 
     async def run(self) -> None:
         """Cycles until cancelled; what is in flight then is given a moment to be answered."""
@@ -156,7 +159,10 @@ class Scheduler:
                 assumed.observe(max(0.0, 1000 * (now - task.creation)))
                 placed[bind.job] = task.job
         self.job_metrics.placed(placed.values(), now)
-        self.job_metrics.keep(self.state.jobs)
+        if now - self.tidied >= TIDY:
+            self.tidied = now
+            self.job_metrics.keep(self.state.jobs)
+            self.plugin_metrics.keep(self.state.jobs.values())
 
 
 async def make_queues(client: Client, default: str) -> None:

@@ -56,6 +56,9 @@ MOST_JOBS = 1000
 COUNTERS = frozenset({"job_retry_counts", "total_preemption_attempts", "eviction_transactions_total"})
 
 
+JOB_LABEL = "job_id"
+
+
 Labels = tuple[tuple[str, str], ...]
 
 
@@ -72,8 +75,11 @@ class JobMetrics:
             took = max(0.0, 1000 * (now - job.creation))
             JOB.observe(took)
             labels = (job.name, job.queue, job.namespace)
-            if self.shown.pop(job.key, labels) != labels or len(self.shown) >= MOST_JOBS:
-                self.forget(next(iter(self.shown), ""))
+            if self.shown.get(job.key, labels) != labels:
+                self.forget(job.key)  # it has moved to another queue
+            self.shown.pop(job.key, None)
+            if len(self.shown) >= MOST_JOBS:
+                self.forget(next(iter(self.shown)))
             self.shown[job.key] = labels
             JOB_DURATION.labels(*labels).set(took)
             JOB_START.labels(*labels).set(job.creation)
@@ -120,15 +126,28 @@ class PluginMetrics:
             for labels, value in rows.items():
                 if shown.get(labels) != value:
                     (gauge.labels(*texts(labels)) if labels else gauge).set(value)
+            if any(label == JOB_LABEL for labels in rows for label, _ in labels):
+                self.series[name] = {**shown, **rows}  # a cycle names the jobs that it touched; the others stand until they leave
+                continue
             for gone in shown.keys() - rows.keys():
                 gauge.remove(*texts(gone))
             self.series[name] = rows
+
+    def keep(self, jobs: Iterable[Job]) -> None:
+        """Series of jobs that have left go."""
+        there = {job.name for job in jobs}
+        for name, rows in self.series.items():
+            for labels in [labels for labels in rows if (job := dict(labels).get(JOB_LABEL)) is not None and job not in there]:
+                del rows[labels]
+                (self.counters[name] if name in COUNTERS else self.gauges[name]).remove(*texts(labels))
 
     def _count(self, name: str, labels: Labels, value: float) -> None:
         counter = self.counters.get(name)
         if counter is None:
             counter = self.counters[name] = Counter(PREFIX + name, name.replace("_", " "), tuple(label for label, _ in labels))
         (counter.labels(*texts(labels)) if labels else counter).inc(value)
+        if labels:
+            self.series.setdefault(name, {})[labels] = value
 
 
 def texts(labels: Labels) -> tuple[str, ...]:

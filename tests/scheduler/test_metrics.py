@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from prometheus_client import REGISTRY
 
-from hekla.scheduler.metrics import PREFIX, PluginMetrics
+from hekla.engine.tasks import Job
+from hekla.scheduler.metrics import MOST_JOBS, PREFIX, JobMetrics, PluginMetrics
 
 
 def shown(name: str, queue: str) -> float | None:
@@ -28,3 +29,31 @@ def test_a_counter_adds_up() -> None:
     for _ in range(2):
         metrics.take([("total_preemption_attempts", (), 2.0)])
     assert REGISTRY.get_sample_value(PREFIX + "total_preemption_attempts_total") == 4.0
+
+
+def test_a_job_takes_its_series_with_it_when_it_leaves() -> None:
+    metrics = PluginMetrics()
+    one, other = Job("ns/one"), Job("ns/other")
+    rows = [(("job_id", job.name),) for job in (one, other)]
+    metrics.take([("test_tasks", row, 1.0) for row in rows] + [("job_retry_counts", row, 1.0) for row in rows])
+    metrics.take([("test_tasks", rows[0], 2.0)])
+    metrics.keep([one])
+
+    def value(name: str, job: str) -> float | None:
+        return REGISTRY.get_sample_value(PREFIX + name, {"job_id": job})
+
+    assert (value("test_tasks", "one"), value("test_tasks", "other")) == (2.0, None)
+    assert (value("job_retry_counts_total", "one"), value("job_retry_counts_total", "other")) == (1.0, None)
+
+
+def test_only_so_many_jobs_have_series_of_their_own() -> None:
+    metrics = JobMetrics()
+    jobs = [Job(f"ns/job-{number}") for number in range(MOST_JOBS + 5)]
+    metrics.placed(jobs, 100.0)
+    assert len(metrics.shown) == MOST_JOBS
+    assert "ns/job-0" not in metrics.shown
+    metrics.placed([jobs[10]], 200.0)
+    labels = {"job_name": "job-10", "queue": "", "job_namespace": "ns"}
+    assert REGISTRY.get_sample_value(PREFIX + "e2e_job_scheduling_last_time", labels) == 200.0
+    metrics.keep({})
+    assert REGISTRY.get_sample_value(PREFIX + "e2e_job_scheduling_last_time", labels) is None
