@@ -13,6 +13,7 @@ from hekla.engine.plugins.deviceshare import DeviceShare
 from hekla.engine.plugins.drf import Drf
 from hekla.engine.plugins.extender import Extender
 from hekla.engine.plugins.gang import Gang
+from hekla.engine.plugins.ioaware import IoAware
 from hekla.engine.plugins.networktopology import NetworkTopologyAware
 from hekla.engine.plugins.nodegroup import NodeGroup
 from hekla.engine.plugins.nodeorder import NodeOrder
@@ -55,5 +56,6 @@ _ALL: tuple[type[Plugin], ...] = (
     TaskTopology,
     Rescheduling,
     Extender,
+    IoAware,
 )
 PLUGINS: Mapping[str, type[Plugin]] = {plugin.name: plugin for plugin in _ALL}
