@@ -71,8 +71,8 @@ class OwnOrders:
         self.of: dict[str, str] = {name: own for name, queue in session.state.queues.items() if (own := order_of(queue))}
         """Queue -> its own order."""
         self.strict = any(own == STRICT for own in self.of.values())
-        self.lines: dict[str, list[Job]] = {}
-        """For each strict queue, its jobs that wait, the first to be served last."""
+        self.lines: dict[tuple[str, bool], list[Job]] = {}
+        """For each strict queue, its jobs that wait (True: to be let in), the first to be served last."""
         self.behind: dict[str, str] = {}
         """Job -> the earlier job that it was held back for in this cycle."""
 
@@ -100,15 +100,13 @@ class OwnOrders:
         return True
 
     def _first(self, queue: str, entering: bool) -> Job | None:
-        line = self.lines.get(queue)
+        line = self.lines.get((queue, entering))
         if line is None:
-            jobs = (job for job in self.session.jobs() if job.queue == queue and waits(job))
-            line = self.lines[queue] = sorted(jobs, key=_age, reverse=True)
-        while line and not waits(line[-1]):
+            jobs = (job for job in self.session.jobs() if job.queue == queue and _stands(job, entering))
+            line = self.lines[queue, entering] = sorted(jobs, key=_age, reverse=True)
+        while line and not _stands(line[-1], entering):
             line.pop()
-        if not entering:
-            return line[-1] if line else None
-        return next((job for job in reversed(line) if job.is_pending), None)
+        return line[-1] if line else None
 
 
 def waits(job: Job) -> bool:
@@ -118,6 +116,10 @@ def waits(job: Job) -> bool:
     if job.is_pending:
         return True
     return not job.is_ready() and job.counts.of(*SCHEDULED) < job.min_available
+
+
+def _stands(job: Job, entering: bool) -> bool:
+    return job.is_pending if entering else waits(job)
 
 
 def report_unknown_orders(session: Session) -> None:
