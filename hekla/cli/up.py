@@ -178,8 +178,20 @@ def with_flags(settings: Settings, flags: dict[str, object]) -> Settings:
             path = Path(str(value)).absolute()
             if not path.is_file():
                 raise ClusterError(f"{flag} {value}: there is no such file")
+            if name == "scheduler_conf":
+                check_policy(path)
             given[name] = str(path)
     return msgspec.structs.replace(settings, **given)
+
+
+def check_policy(path: Path) -> None:
+    """Raises ClusterError that names the line, unless the scheduler can use the file."""
+    from hekla.scheduler.policy_file import PolicyFileError, parse
+
+    try:
+        parse(path.read_text(errors="replace"), str(path))
+    except PolicyFileError as error:
+        raise ClusterError(str(error)) from error
 
 
 def check_size(flag: str, value: str) -> None:

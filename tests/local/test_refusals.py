@@ -57,6 +57,15 @@ def test_a_port_that_was_taken_between_the_look_and_the_start(own: Home, monkeyp
     untouched(own)
 
 
+def test_a_policy_that_the_scheduler_cannot_use(own: Home) -> None:
+    policy = own.state / "policy.yaml"
+    policy.write_text('actions: "enqueue, allocat"\n')
+    assert own.bad("up", "--scheduler-conf", str(policy)) == (
+        f'hekla up: {policy}:1: action "allocat" does not exist; did you mean "allocate"?\n'
+    )
+    untouched(own)
+
+
 def test_no_permission(own: Home) -> None:
     with tempfile.TemporaryDirectory() as place:
         os.chmod(place, 0o755)
