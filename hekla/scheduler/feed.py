@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from hekla.api import claims, core, policy, priority, scheduling, storage, topology
+from hekla.api import claims, core, nodeinfo, policy, priority, scheduling, storage, topology
 from hekla.api.kinds import Kind
 from hekla.engine.state import State
 from hekla.kube.cache import Cache
@@ -44,6 +44,9 @@ class NodeSelector(NamedTuple):
 
 EVERY_NODE = NodeSelector(())
 
+PATIENCE = 5.0
+"""Seconds that the first cycle waits for a kind that it could do without."""
+
 
 class Source(NamedTuple):
     """A kind, and what the state does when an object of it comes or goes."""
@@ -51,13 +54,17 @@ class Source(NamedTuple):
     kind: Kind[Any]
     upsert: Callable[[Any], None]
     remove: Callable[[Any], None]
+    needed: bool = True
+    """Nothing can be decided without it.  What only some plugins read may belong to a kind that the cluster does not serve."""
 
 
 def sources(state: State, selector: NodeSelector = EVERY_NODE) -> list[Source]:
     """Everything that the engine wants to know of."""
 
     def other(kind: Kind[Any]) -> Source:
-        return Source(kind, lambda tree: state.upsert_other(kind.kind, tree), lambda tree: state.remove_other(kind.kind, tree))
+        return Source(
+            kind, lambda tree: state.upsert_other(kind.kind, tree), lambda tree: state.remove_other(kind.kind, tree), needed=False
+        )
 
     def take_node(node: Tree) -> None:
         if selector.admits(node):
@@ -78,6 +85,8 @@ def sources(state: State, selector: NodeSelector = EVERY_NODE) -> list[Source]:
         other(claims.PERSISTENT_VOLUME),
         other(claims.PERSISTENT_VOLUME_CLAIM),
         other(storage.STORAGE_CLASS),
+        other(storage.CSI_NODE),
+        other(nodeinfo.NUMATOPOLOGY),
     ]
 
 
@@ -88,18 +97,29 @@ class Feed:
         self.state = state
         self.changed = asyncio.Event()
         self.caches: list[Cache[Tree]] = []
+        self.needed: set[Cache[Tree]] = set()
         self.rejected: set[tuple[str, str]] = set()
         for source in sources(state, selector):
             cache = Cache(client, source.kind.untyped)
             cache.on_change(self.listener(source))
             self.caches.append(cache)
+            if source.needed:
+                self.needed.add(cache)
 
     async def start(self) -> None:
         """Lists everything, so that the first cycle sees the whole cluster."""
         for cache in self.caches:
             await cache.start()
         for cache in self.caches:
-            await cache.synced()
+            if cache in self.needed:
+                await cache.synced()
+        rest = [asyncio.ensure_future(cache.synced()) for cache in self.caches if cache not in self.needed]
+        _, late = await asyncio.wait(rest, timeout=PATIENCE)
+        for task in late:
+            task.cancel()
+        missing = [cache.kind.plural for cache in self.caches if not cache.has_synced]
+        if missing:
+            log.warning("%s cannot be listed yet; scheduling goes on without", ", ".join(missing))
 
     def listener(self, source: Source) -> Callable[[Tree | None, Tree | None], None]:
         """What the cache of one kind calls."""

@@ -1,0 +1,41 @@
+"""What the scheduler hears of the cluster, from a real API server."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from hekla.api import crds, scheduling, topology
+from hekla.api.apiextensions import CUSTOM_RESOURCE_DEFINITION
+from hekla.engine.state import State
+from hekla.kube import config
+from hekla.kube.client import Client
+from hekla.scheduler import feed as feeding
+from hekla.scheduler.feed import Feed
+from tests.apiserver_process import ApiServerProcess
+
+
+async def test_a_kind_that_only_some_plugins_read_may_be_missing_and_may_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(feeding, "PATIENCE", 0.3)
+    with ApiServerProcess.started(tmp_path) as server:
+        async with Client(config.load(str(server.internal_kubeconfig))) as client:
+            for kind in (scheduling.POD_GROUP, scheduling.QUEUE):
+                await client.create(CUSTOM_RESOURCE_DEFINITION.untyped, crds.definition(kind))
+            state = State()
+            feed = Feed(client, state)
+            await asyncio.wait_for(feed.start(), 20)
+            assert "hypernodes" in caplog.text
+            assert "goes on without" in caplog.text
+
+            await client.create(CUSTOM_RESOURCE_DEFINITION.untyped, crds.definition(topology.HYPER_NODE))
+            spec = {"tier": 1, "members": [{"type": "Node", "selector": {"exactMatch": {"name": "n1"}}}]}
+            await client.create(topology.HYPER_NODE.untyped, {"metadata": {"name": "rack"}, "spec": spec})
+            async with asyncio.timeout(30):
+                while "rack" not in state.others.get("HyperNode", {}):
+                    await asyncio.sleep(0.05)
+            for cache in feed.caches:
+                await cache.stop()
