@@ -11,8 +11,8 @@ LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 SUBDOMAIN = rf"{LABEL}(\.{LABEL})*"
 QUALIFIED = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 
-_label = re.compile(LABEL).fullmatch
-_subdomain = re.compile(SUBDOMAIN).fullmatch
+is_label = re.compile(LABEL).fullmatch
+is_subdomain = re.compile(SUBDOMAIN).fullmatch
 _qualified = re.compile(QUALIFIED).fullmatch
 
 _ALPHANUMERIC = "alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
@@ -41,16 +41,16 @@ def too_long(limit: int) -> str:
 
 def dns_label(text: str) -> Reasons:
     """One part of a host name, up to 63 characters."""
-    return _checked(text, 63, _label(text) is not None, _LABEL_RULE)
+    return checked(text, 63, is_label(text) is not None, _LABEL_RULE)
 
 
 def dns_subdomain(text: str) -> Reasons:
     """A host name, up to 253 characters: what most objects may be called."""
-    return _checked(text, 253, _subdomain(text) is not None, _SUBDOMAIN_RULE)
+    return checked(text, 253, is_subdomain(text) is not None, _SUBDOMAIN_RULE)
 
 
 def label_value(text: str) -> Reasons:
-    return _checked(text, 63, not text or _qualified(text) is not None, _LABEL_VALUE_RULE)
+    return checked(text, 63, not text or _qualified(text) is not None, _LABEL_VALUE_RULE)
 
 
 def qualified_name(text: str) -> Reasons:
@@ -74,5 +74,8 @@ def qualified_name(text: str) -> Reasons:
     return tuple(reasons)
 
 
-def _checked(text: str, limit: int, good: bool, rule: str) -> Reasons:
+def checked(text: str, limit: int, good: bool, rule: str) -> Reasons:
+    """The reasons against a text that may have `limit` characters and does, or does not, follow a rule."""
+    if good and len(text) <= limit:
+        return ()
     return ((too_long(limit),) if len(text) > limit else ()) + (() if good else (rule,))
