@@ -115,8 +115,11 @@ async def delay_of_events(order: dict[str, object]) -> dict[str, object]:
     work = list(requests("create", str(order["namespace"]), prefix, int(str(order["count"]))))
     answered = await offer(connections, work, float(str(order["rate"])))
     await asyncio.sleep(0.5)
-    delays = sorted(max(0.0, watcher.seen[f"{prefix}-{i}".encode()] - at) for i, at in enumerate(answered.at))
-    return {"p50": delays[len(delays) // 2], "p99": delays[int(len(delays) * 0.99)]}
+    delays = sorted(watcher.seen[f"{prefix}-{i}".encode()] - at for i, at in enumerate(answered.at))
+    return {
+        "p50": delays[len(delays) // 2], "p99": delays[int(len(delays) * 0.99)],
+        "earlier": sum(delay <= 0 for delay in delays) / len(delays),
+    }
 
 
 async def connect(socket: str, port: int, certificates: tuple[str, str, str] | None) -> Connection:
@@ -237,10 +240,13 @@ async def run(order: dict[str, object]) -> dict[str, object]:
         return await count_events(order)
     if order["what"] == "delay":
         return await delay_of_events(order)
-    certificates = order.get("certificates")
+    given = order.get("certificates")
+    certificates: tuple[str, str, str] | None = None
+    if isinstance(given, list):
+        authority, certificate, key = map(str, given)
+        certificates = (authority, certificate, key)
     connections = [
-        await connect(str(order.get("socket", "")), int(str(order.get("port", 0))),
-                      tuple(map(str, certificates)) if isinstance(certificates, list) else None)  # type: ignore[arg-type]
+        await connect(str(order.get("socket", "")), int(str(order.get("port", 0))), certificates)
         for _ in range(int(str(order["connections"])))
     ]
     work = list(requests(str(order["what"]), str(order["namespace"]), str(order["prefix"]), int(str(order["count"]))))

@@ -300,9 +300,10 @@ class NodeTable:
     def remove(self, name: str) -> None:
         """The node object is gone.  Tasks that are still there keep the row alive."""
         row = self.rows.get(name)
-        if row is None or self.facts[row] is None:
+        facts = None if row is None else self.facts[row]
+        if row is None or facts is None:
             return
-        for image in self.facts[row].images:  # type: ignore[union-attr]
+        for image in facts.images:
             self.images[image][1].discard(row)
         self.mark(row)
         self.facts[row] = None

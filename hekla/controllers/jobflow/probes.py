@@ -41,8 +41,10 @@ async def answered(client: Client, job: batch.Job, probe: flow.Probe) -> bool:
     """Whether every probe of a job is answered now."""
     if not in_phase(job, probe.task_status_list):
         return False
-    questions = [(tcp.task_name, tcp.port, None) for tcp in probe.tcp_socket_list]
-    questions += [(http.task_name, http.port, http) for http in probe.http_get_list]  # type: ignore[misc]
+    questions = [
+        *((tcp.task_name, tcp.port, None) for tcp in probe.tcp_socket_list),
+        *((http.task_name, http.port, http) for http in probe.http_get_list),
+    ]
     if not questions:
         return True
     labels = f"{names.JOB_NAME}={job.metadata.name}"

@@ -213,9 +213,10 @@ class Capacity(Plugin):
         running: dict[str, Amounts] = {}
         chosen = []
         for task in in_order(self.session, candidates, claimer):
-            if not (_wanted(task) & _wanted(claimer)) or not self.session.in_session(task.job):
+            held_by = task.job
+            if held_by is None or not (_wanted(task) & _wanted(claimer)) or not self.session.in_session(held_by):
                 continue
-            theirs = self.branches.get(task.job.queue)  # type: ignore[union-attr]
+            theirs = self.branches.get(held_by.queue)
             if theirs is not None and self._may_take(branch, claimer, theirs, task, running):
                 chosen.append(task)
         return Victims(chosen)
