@@ -15,7 +15,10 @@ from pathlib import Path
 
 from benchmarks.figure import Aim, Figure
 
-MODULES = ("benchmarks.engine", "benchmarks.apiserver", "benchmarks.cli", "benchmarks.cluster", "benchmarks.end_to_end")
+MODULES = (
+    "benchmarks.engine", "benchmarks.apiserver", "benchmarks.full", "benchmarks.cli", "benchmarks.cluster", "benchmarks.agent",
+    "benchmarks.end_to_end",
+)
 
 ROOT = Path(__file__).parents[1]
 

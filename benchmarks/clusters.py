@@ -53,6 +53,18 @@ def api_server() -> Iterator[tuple[Cluster, subprocess.Popen[bytes]]]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
+@contextmanager
+def kube_controllers(made: Cluster) -> Iterator[None]:
+    """The built-in controllers beside an API server: accounts, quota status."""
+    with open(made.logs / "kube-controllers.log", "wb") as log:
+        process = subprocess.Popen(hekla("kube-controllers", f"--kubeconfig={made.internal_kubeconfig}"), stdout=log, stderr=log)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
 def resident(cluster: Cluster) -> dict[str, float]:
     """Resident memory of each process of the cluster, in MB, the supervisor's included."""
     status = read_status(cluster)

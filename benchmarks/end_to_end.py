@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -19,11 +19,13 @@ from hekla.kube.cache import Cache
 from hekla.kube.client import Client
 from hekla.local.cluster import Cluster
 
-SHAPES = {"e2e.1x1000": (1, 1000), "e2e.20x50": (20, 50), "e2e.1000x1": (1000, 1)}
-"""Figure -> (jobs, tasks of each)."""
+SHAPES = {
+    "e2e.1x1000": (1, 1000, 100), "e2e.20x50": (20, 50, 100), "e2e.1000x1": (1000, 1, 100),
+    "e2e.5x1000.1000": (5, 1000, 1000), "e2e.10x1000.5000": (10, 1000, 5000),
+}
+"""Figure -> (jobs, tasks of each, fake nodes)."""
 
 FIGURES = tuple(SHAPES)
-NODES = 100
 
 
 class Metadata(msgspec.Struct, rename="camel", gc=False):
@@ -56,7 +58,7 @@ class Pods:
         kind: Kind[Pod] = Kind(POD.group, POD.version, POD.kind, POD.plural, POD.namespaced, Pod)
         self.cache = Cache(client, kind, namespace="default")
         self.cache.on_change(self.count)
-        self.bound = self.running = 0
+        self.bound = self.running = self.succeeded = 0
         self.changed = asyncio.Event()
 
     async def __aenter__(self) -> Pods:
@@ -71,12 +73,19 @@ class Pods:
             if pod is not None:
                 self.bound += sign * bool(pod.spec.node_name)
                 self.running += sign * (pod.status.phase == "Running")
+                self.succeeded += sign * (pod.status.phase == "Succeeded")
         self.changed.set()
 
     async def until(self, what: str, count: int, seconds: float) -> None:
-        """Raises TimeoutError that says how far it came."""
+        """Waits for exactly `count`; raises TimeoutError that says how far it came."""
+        await self.until_true(what, lambda now: now == count, count, seconds)
+
+    async def until_at_least(self, what: str, count: int, seconds: float) -> None:
+        await self.until_true(what, lambda now: now >= count, count, seconds)
+
+    async def until_true(self, what: str, enough: Callable[[int], bool], count: int, seconds: float) -> None:
         deadline = time.monotonic() + seconds
-        while getattr(self, what) != count:
+        while not enough(getattr(self, what)):
             self.changed.clear()
             left = deadline - time.monotonic()
             if left <= 0:
@@ -111,16 +120,18 @@ def job(name: str, replicas: int, min_available: int) -> dict[str, Any]:
 
 
 def measure(names: set[str]) -> Iterator[Figure]:
-    """Each shape asked for, one after another on one cluster."""
-    with cluster(nodes=0, fake_nodes=NODES) as made:
-        for name in FIGURES:
-            if name in names:
-                yield asyncio.run(run(made, name))
+    """Each shape asked for, one after another; shapes of one size share a cluster."""
+    for nodes in sorted({size for _, _, size in SHAPES.values()}):
+        here = [name for name, shape in SHAPES.items() if name in names and shape[2] == nodes]
+        if here:
+            with cluster(nodes=0, fake_nodes=nodes) as made:
+                for name in here:
+                    yield asyncio.run(run(made, name))
 
 
 async def run(made: Cluster, name: str) -> Figure:
     """Creates the jobs, waits for the last bind, and cleans up."""
-    jobs, tasks = SHAPES[name]
+    jobs, tasks, nodes = SHAPES[name]
     total = jobs * tasks
     async with Client(config.load(str(made.internal_kubeconfig)), pool=32) as client, Pods(client) as pods:
         began = time.perf_counter()
@@ -132,5 +143,5 @@ async def run(made: Cluster, name: str) -> Figure:
         running = time.perf_counter() - began
         await client.delete_collection(batch.JOB, "default", propagation="Background")
         await pods.until_gone(300)
-    conditions = f"{NODES} fake nodes; jobs created after {created:.2f} s, all bound after {bound:.2f} s, all running after {running:.2f} s"
+    conditions = f"{nodes} fake nodes; jobs created after {created:.2f} s, all bound after {bound:.2f} s, all running after {running:.2f} s"
     return Figure(name, total / bound, "pods/s", conditions)

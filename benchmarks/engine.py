@@ -161,7 +161,7 @@ def _shapes(jobs: int, pods: int, shapes: int, nodes: int) -> State:
         _queue(state, f"queue-{number}")
     for number in range(jobs):
         shape = number % shapes
-        asked = {"cpu": f"{250 + 50 * shape}m", "memory": f"{256 + 64 * (shape % 7)}Mi"}
+        asked: dict[str, Any] = {"cpu": f"{250 + 50 * shape}m", "memory": f"{256 + 64 * (shape % 7)}Mi"}
         _add_gang(state, f"job-{number}", pods, queue=f"queue-{number % 4}", phase="Inqueue", **asked)
     return state
 

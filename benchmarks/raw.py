@@ -22,26 +22,31 @@ class Connection(asyncio.Protocol):
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
         self.buffer = b""
+        self.status = self.left = self.received = 0
+        """Of the answer whose head has been read: its status, the bytes of its body that are still to come, and all of them."""
         self.answer: asyncio.Future[int] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # uvloop's transports are no subclass
 
     def data_received(self, data: bytes) -> None:
-        self.buffer += data
-        end = self.buffer.find(b"\r\n\r\n")
-        if end < 0:
-            return
-        head = self.buffer[:end].lower()
-        at = head.find(b"content-length:")
-        stop = head.find(b"\r", at)
-        length = int(head[at + 15 : stop if stop > 0 else end])
-        if len(self.buffer) - end - 4 < length:
-            return
-        status = int(head[9:12])
-        self.buffer = b""
-        assert self.answer is not None
-        self.answer.set_result(status)
+        if self.left:
+            self.left -= len(data)
+        else:
+            self.buffer += data
+            end = self.buffer.find(b"\r\n\r\n")
+            if end < 0:
+                return
+            head = self.buffer[:end].lower()
+            at = head.find(b"content-length:")
+            stop = head.find(b"\r", at)
+            self.received = int(head[at + 15 : stop if stop > 0 else end])
+            self.left = self.received - (len(self.buffer) - end - 4)
+            self.status = int(head[9:12])
+            self.buffer = b""
+        if not self.left:
+            assert self.answer is not None
+            self.answer.set_result(self.status)
 
     def connection_lost(self, error: Exception | None) -> None:
         if self.answer is not None and not self.answer.done():
@@ -108,18 +113,42 @@ async def count_events(order: dict[str, object]) -> dict[str, object]:
 
 
 async def delay_of_events(order: dict[str, object]) -> dict[str, object]:
-    """From the answer of each create to its event at a watcher of the same process, at a given rate."""
+    """From the answer of each create to its event at the watchers of the same process, at a given rate."""
     prefix = str(order["prefix"])
-    watcher = await watch(order, re.compile(rb'"name":"(%s-[0-9]+)"' % prefix.encode()))
-    connections = [await connect(str(order["socket"]), 0, None) for _ in range(int(str(order["connections"])))]
+    names = re.compile(rb'"name":"(%s-[0-9]+)"' % prefix.encode())
+    watchers = [await watch(order, names) for _ in range(int(str(order.get("watchers", 1))))]
+    connections = [await connection_of(order) for _ in range(int(str(order["connections"])))]
     work = list(requests("create", str(order["namespace"]), prefix, int(str(order["count"]))))
     answered = await offer(connections, work, float(str(order["rate"])))
     await asyncio.sleep(0.5)
-    delays = sorted(watcher.seen[f"{prefix}-{i}".encode()] - at for i, at in enumerate(answered.at))
+    delays = sorted(watcher.seen[f"{prefix}-{i}".encode()] - at for watcher in watchers for i, at in enumerate(answered.at))
     return {
         "p50": delays[len(delays) // 2], "p99": delays[int(len(delays) * 0.99)],
         "earlier": sum(delay <= 0 for delay in delays) / len(delays),
     }
+
+
+async def time_of_list(order: dict[str, object]) -> dict[str, object]:
+    """Seconds from sending a list of the namespace's pods to its last byte, the median of five, and its length in bytes."""
+    connection = await connection_of(order)
+    seconds = []
+    for _ in range(5):
+        began = time.perf_counter()
+        status = await connection.send(f"GET /api/v1/namespaces/{order['namespace']}/pods HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        seconds.append(time.perf_counter() - began)
+        if status != 200:
+            raise SystemExit(f"the server answered {status}")
+    return {"seconds": sorted(seconds)[2], "bytes": connection.received}
+
+
+async def connection_of(order: dict[str, object]) -> Connection:
+    """One connection to where an order says that the server is."""
+    given = order.get("certificates")
+    certificates: tuple[str, str, str] | None = None
+    if isinstance(given, list):
+        authority, certificate, key = map(str, given)
+        certificates = (authority, certificate, key)
+    return await connect(str(order.get("socket", "")), int(str(order.get("port", 0))), certificates)
 
 
 async def connect(socket: str, port: int, certificates: tuple[str, str, str] | None) -> Connection:
@@ -153,7 +182,7 @@ def pod(namespace: str, name: str) -> bytes:
         },
         "spec": {
             "schedulerName": "volcano", "restartPolicy": "OnFailure", "hostname": name, "subdomain": "train",
-            "priority": None, "containers": [{
+            "containers": [{
                 "name": "main", "image": "registry.example.com/team/trainer:1.2.3", "imagePullPolicy": "IfNotPresent",
                 "command": ["python3", "-m", "trainer", "--epochs", "10"],
                 "env": [{"name": f"VARIABLE_{i}", "value": f"value-{i}"} for i in range(6)],
@@ -161,23 +190,42 @@ def pod(namespace: str, name: str) -> bytes:
                 "ports": [{"containerPort": 2222, "name": "tfjob-port"}],
             }],
         },
-    }, separators=(",", ":")).replace('"priority":null,', "").encode()
+    }, separators=(",", ":")).encode()
 
 
-def request(method: str, path: str, body: bytes) -> bytes:
-    head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+def request(method: str, path: str, body: bytes, content: str = "application/json") -> bytes:
+    head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {content}\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
 
+def running(address: int) -> bytes:
+    """What a node writes once a pod runs: a merge patch of its status."""
+    at = "2026-01-01T00:00:00Z"
+    kinds = ("Initialized", "Ready", "ContainersReady", "PodScheduled")
+    return json.dumps({"status": {
+        "phase": "Running", "startTime": at, "hostIP": "10.0.0.1", "podIP": f"10.1.{address >> 8 & 255}.{address & 255}",
+        "conditions": [{"type": kind, "status": "True", "lastTransitionTime": at} for kind in kinds],
+        "containerStatuses": [{
+            "name": "main", "image": "registry.example.com/team/trainer:1.2.3", "imageID": "", "ready": True, "restartCount": 0,
+            "started": True, "state": {"running": {"startedAt": at}},
+        }],
+    }}).encode()
+
+
 def requests(what: str, namespace: str, prefix: str, count: int) -> Iterator[bytes]:
-    """Ready-made requests: `create` makes pods, `bind` binds those that `create` made with the same prefix."""
+    """Ready-made requests: `create` makes pods; `bind`, `status` and `get` are about those that `create` made with the same prefix."""
+    pods = f"/api/v1/namespaces/{namespace}/pods"
     for index in range(count):
         name = f"{prefix}-{index}"
         if what == "create":
-            yield request("POST", f"/api/v1/namespaces/{namespace}/pods", pod(namespace, name))
-        else:
+            yield request("POST", pods, pod(namespace, name))
+        elif what == "bind":
             body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": {"kind": "Node", "name": "node-0"}}
-            yield request("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/binding", json.dumps(body).encode())
+            yield request("POST", f"{pods}/{name}/binding", json.dumps(body).encode())
+        elif what == "status":
+            yield request("PATCH", f"{pods}/{name}/status", running(index), "application/merge-patch+json")
+        else:
+            yield f"GET {pods}/{name} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
 
 
 async def saturate(connections: list[Connection], work: list[bytes]) -> tuple[float, list[float]]:
@@ -190,7 +238,7 @@ async def saturate(connections: list[Connection], work: list[bytes]) -> tuple[fl
             began = time.perf_counter()
             status = await connection.send(one)
             latencies.append(time.perf_counter() - began)
-            if status != 201:
+            if status not in (200, 201):
                 raise SystemExit(f"the server answered {status}")
 
     began = time.perf_counter()
@@ -240,15 +288,9 @@ async def run(order: dict[str, object]) -> dict[str, object]:
         return await count_events(order)
     if order["what"] == "delay":
         return await delay_of_events(order)
-    given = order.get("certificates")
-    certificates: tuple[str, str, str] | None = None
-    if isinstance(given, list):
-        authority, certificate, key = map(str, given)
-        certificates = (authority, certificate, key)
-    connections = [
-        await connect(str(order.get("socket", "")), int(str(order.get("port", 0))), certificates)
-        for _ in range(int(str(order["connections"])))
-    ]
+    if order["what"] == "list":
+        return await time_of_list(order)
+    connections = [await connection_of(order) for _ in range(int(str(order["connections"])))]
     work = list(requests(str(order["what"]), str(order["namespace"]), str(order["prefix"]), int(str(order["count"]))))
     rate = float(str(order.get("rate", 0)))
     if rate:
