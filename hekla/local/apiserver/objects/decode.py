@@ -117,7 +117,7 @@ class _Reader:
         self._check_kind(found.api_version, found.kind)
         tree = {"apiVersion": self._api_version, "kind": self._kind}
         tree.update(self._worded(protobuf.decode, found.raw, self._message))
-        if self._decoder is None:
+        if self._decoder is None and not self._recursive:  # what contains itself has no shape (and no quantities)
             self._compile()
         if self._fix is not None:
             self._worded(self._fix, tree)

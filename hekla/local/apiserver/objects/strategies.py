@@ -36,6 +36,7 @@ UPDATE: dict[tuple[str, str], CheckUpdate] = {
 }
 STATUS: dict[tuple[str, str], CheckUpdate] = {
     ("", "Pod"): pod.status,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): lambda new, old: metadata(new, bare_finalizers=True),
     ("resource.k8s.io", "ResourceClaim"): others.resource_claim_status,
 }
 
