@@ -1,0 +1,163 @@
+"""Kubernetes' own programs, built from the Go modules beside this file and kept outside of the repository.
+
+    programs.need("etcd", "kube-apiserver")     builds what is missing; raises CannotBuild with the reason
+
+The first build takes some ten minutes of two cores.  What is built stays, and what was begun goes on where it stopped, because
+Go keeps every package that it has compiled.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+MODULES = Path(__file__).with_name("modules")
+PATIENCE = 15 * 60.0
+"""Seconds that one call may take to build what it needs; HEKLA_KUBERNETES_PATIENCE says otherwise."""
+VERSION_PACKAGE = "k8s.io/component-base/version"
+
+
+class CannotBuild(Exception):
+    """Why a program is not there: no Go, no way to the modules, or no time."""
+
+
+class Program(NamedTuple):
+    """One program: the module that pins it and the package that it is."""
+
+    name: str
+    module: str
+    package: str
+    test: bool = False
+
+
+PROGRAMS = {
+    program.name: program
+    for program in (
+        Program("etcd", "etcd", "go.etcd.io/etcd/server/v3"),
+        Program("kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver"),
+        Program("kube-controller-manager", "kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager"),
+        Program("e2e.test", "kubernetes", "k8s.io/kubernetes/test/e2e", test=True),
+        Program("ginkgo", "kubernetes", "github.com/onsi/ginkgo/v2/ginkgo"),
+        Program("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl"),
+        Program("helm", "helm", "helm.sh/helm/v3/cmd/helm"),
+    )
+}
+SERVER = ("etcd", "kube-apiserver", "kube-controller-manager")
+JUDGE = ("e2e.test", "ginkgo", "kubectl")
+
+Say = Callable[[str], None]
+
+
+def version() -> str:
+    """Of Kubernetes, as the module pins it."""
+    found = re.search(r"^(?:require |\t)k8s\.io/kubernetes (v\S+)", (MODULES / "kubernetes" / "go.mod").read_text(), re.M)
+    assert found is not None, "modules/kubernetes/go.mod does not pin k8s.io/kubernetes"
+    return found.group(1)
+
+
+def directory() -> Path:
+    """Where the programs are: $HEKLA_KUBERNETES, by default ~/.cache/hekla/kubernetes/<version>."""
+    if given := os.environ.get("HEKLA_KUBERNETES"):
+        return Path(given)
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "hekla" / "kubernetes" / version()
+
+
+def need(*names: str, seconds: float | None = None, say: Say = lambda _: None) -> dict[str, Path]:
+    """The programs, built where they are missing.  Raises CannotBuild."""
+    place = directory()
+    missing = [name for name in names if not _is_built(place, PROGRAMS[name])]
+    if missing:
+        limit = seconds if seconds is not None else float(os.environ.get("HEKLA_KUBERNETES_PATIENCE", PATIENCE))
+        _build(place, missing, time.monotonic() + limit, say)
+    return {name: place / name for name in names}
+
+
+def _build(place: Path, names: list[str], deadline: float, say: Say) -> None:
+    go = shutil.which("go")
+    if go is None:
+        raise CannotBuild(f"{', '.join(names)}: not built yet, and this machine has no Go")
+    place.mkdir(parents=True, exist_ok=True)
+    with _lock(place, deadline):
+        for name in names:
+            program = PROGRAMS[name]
+            if not _is_built(place, program):  # another run may have built it while this one waited
+                say(f"building {name} ...")
+                began = time.monotonic()
+                _compile(go, program, place, deadline)
+                say(f"built {name} in {time.monotonic() - began:.0f} s")
+
+
+@contextmanager
+def _lock(place: Path, deadline: float) -> Iterator[None]:
+    """One build at a time; waits for another until the deadline."""
+    with (place / ".lock").open("w") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise CannotBuild("another run is building Kubernetes and has not finished in time") from None
+                time.sleep(0.5)
+        yield
+
+
+def _compile(go: str, program: Program, place: Path, deadline: float) -> None:
+    unfinished = place / f".{program.name}.unfinished"
+    command = [
+        go, *(("test", "-c") if program.test else ("build",)), "-trimpath", "-buildvcs=false", "-mod=readonly",
+        f"-ldflags={_linker_flags()}", "-o", str(unfinished), program.package,
+    ]  # fmt: skip
+    environment = {**os.environ, "GOFLAGS": "", "GOWORK": "off"}
+    process = subprocess.Popen(
+        command, cwd=MODULES / program.module, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, start_new_session=True,
+    )  # fmt: skip
+    try:
+        output, _ = process.communicate(timeout=max(1.0, deadline - time.monotonic()))
+    except BaseException as error:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise CannotBuild(f"{program.name}: not built in time; the next run goes on from here") from None
+        raise
+    if process.returncode != 0:
+        last = output.decode(errors="replace").strip().splitlines()[-3:]
+        raise CannotBuild(f"{program.name}: Go cannot build it: {' | '.join(last)}")
+    unfinished.replace(place / program.name)
+    (place / f".{program.name}.from").write_text(_origin(program))
+
+
+def _is_built(place: Path, program: Program) -> bool:
+    try:
+        return (place / program.name).exists() and (place / f".{program.name}.from").read_text() == _origin(program)
+    except OSError:
+        return False
+
+
+def _origin(program: Program) -> str:
+    """What a program was built from: another pin or flag gives another text."""
+    module = MODULES / program.module
+    digest = hashlib.sha256(_linker_flags().encode())
+    for name in ("go.mod", "go.sum"):
+        digest.update((module / name).read_bytes())
+    return digest.hexdigest()
+
+
+def _linker_flags() -> str:
+    # Without these the server says v0.0.0, and its clients take it for one of long ago.
+    number = version()
+    _, major, minor, _ = re.split(r"[v.]", number, maxsplit=3)
+    named = {"gitVersion": number, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+    return " ".join(["-s", "-w", *(f"-X {VERSION_PACKAGE}.{name}={value}" for name, value in named.items())])

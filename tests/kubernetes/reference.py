@@ -1,0 +1,148 @@
+"""The reference server: etcd, kube-apiserver and kube-controller-manager as a cluster of their own, gone when it is closed.
+
+Certificates are Hekla's, as are the nodes (the agent's fake ones) and the scheduler of `default-scheduler`: they are told a
+kubeconfig and nothing else, so that a cluster of this kind judges them too.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import shutil
+import ssl
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hekla.local import certificates
+from hekla.local.certificates import Authority, Leaf
+from tests.kubernetes import programs
+from tests.kubernetes.processes import Processes, free_port
+
+SERVICES = "10.96.0.0/16"
+ISSUER = "https://kubernetes.default.svc.cluster.local"
+ADVERTISED = "192.0.2.1"
+"""What the Service `kubernetes` leads to: loopback addresses are refused there, and nobody goes this way."""
+MANAGER = Leaf("controller-manager", "system:kube-controller-manager")
+
+
+class Reference:
+    """One reference cluster in a directory."""
+
+    def __init__(self, directory: Path, built: dict[str, Path]) -> None:
+        self.directory = directory
+        self.kubeconfig = directory / "kubeconfig"
+        self.pki = directory / "pki"
+        self.processes = Processes(directory)
+        self.audit_log = directory / "audit.log"
+        self._built = built
+        self._port = free_port()
+
+    def start(self, *flags: str) -> None:
+        """Starts the servers and returns when they answer.  Raises NotStarted."""
+        certificates.ensure(self.pki)
+        Authority(self.pki).ensure(MANAGER)
+        self._write_kubeconfig(self.kubeconfig, "admin")
+        self._write_kubeconfig(self.directory / "controller-manager.kubeconfig", MANAGER.name)
+        store = self._start_etcd()
+        self._start_apiserver(store, flags)
+        self._start_controllers()
+
+    def _start_etcd(self) -> str:
+        store, peers = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+        self.processes.start("etcd", [
+            str(self._built["etcd"]), f"--data-dir={self.directory / 'etcd'}", f"--listen-client-urls={store}",
+            f"--advertise-client-urls={store}", f"--listen-peer-urls={peers}", f"--initial-advertise-peer-urls={peers}",
+            f"--initial-cluster=default={peers}", "--unsafe-no-fsync", "--log-level=warn",
+        ])  # fmt: skip
+        return store
+
+    def _start_apiserver(self, store: str, flags: tuple[str, ...]) -> None:
+        pki = self.pki
+        self.processes.start("kube-apiserver", [
+            str(self._built["kube-apiserver"]), f"--etcd-servers={store}", f"--etcd-prefix=/{self.directory.name}",
+            "--bind-address=127.0.0.1", f"--secure-port={self._port}", f"--advertise-address={ADVERTISED}",
+            f"--cert-dir={pki}", f"--tls-cert-file={pki / 'apiserver.crt'}", f"--tls-private-key-file={pki / 'apiserver.key'}",
+            f"--client-ca-file={pki / 'ca.crt'}", f"--service-cluster-ip-range={SERVICES}", "--authorization-mode=Node,RBAC",
+            f"--service-account-issuer={ISSUER}", f"--service-account-key-file={pki / 'sa.key'}",
+            f"--service-account-signing-key-file={pki / 'sa.key'}", f"--kubelet-client-certificate={pki / 'kubelet-client.crt'}",
+            f"--kubelet-client-key={pki / 'kubelet-client.key'}", f"--kubelet-certificate-authority={pki / 'ca.crt'}",
+            "--kubelet-preferred-address-types=InternalIP,Hostname", "--allow-privileged=true",
+            "--enable-admission-plugins=NodeRestriction", *flags,
+        ])  # fmt: skip
+        self.processes.wait("kube-apiserver", self._ready, 60)
+
+    def _start_controllers(self) -> None:
+        pki = self.pki
+        own = self.directory / "controller-manager.kubeconfig"
+        self.processes.start("kube-controller-manager", [
+            str(self._built["kube-controller-manager"]), f"--kubeconfig={own}", "--leader-elect=false", "--bind-address=127.0.0.1",
+            f"--secure-port={free_port()}", f"--cert-dir={pki}", f"--root-ca-file={pki / 'ca.crt'}",
+            f"--service-account-private-key-file={pki / 'sa.key'}", "--use-service-account-credentials=true",
+            f"--cluster-signing-cert-file={pki / 'ca.crt'}", f"--cluster-signing-key-file={pki / 'ca.key'}",
+            "--enable-hostpath-provisioner=true", "--kube-api-qps=200", "--kube-api-burst=400",
+        ])  # fmt: skip
+        self.processes.wait(
+            "kube-controller-manager", lambda: self.get("/api/v1/namespaces/default/serviceaccounts/default")[0] == 200, 60
+        )
+
+    def add_nodes(self, *flags: str) -> None:
+        """Starts Hekla's agent against the server; the flags say which nodes."""
+        root = self.directory / "pods"
+        self.processes.start("agent", [
+            sys.executable, "-m", "hekla", "agent", f"--kubeconfig={self.kubeconfig}", f"--root-dir={root}",
+            f"--tls-cert-file={self.pki / 'kubelet.crt'}", f"--tls-private-key-file={self.pki / 'kubelet.key'}",
+            f"--client-ca-file={self.pki / 'ca.crt'}", "--stop-pods-on-exit", *flags,
+        ])  # fmt: skip
+
+    def add_scheduler(self) -> None:
+        """Starts Hekla's scheduler as the default one."""
+        self.processes.start("scheduler", [
+            sys.executable, "-m", "hekla", "scheduler", f"--kubeconfig={self.kubeconfig}", "--default-scheduler", "--leader-elect=false",
+        ])  # fmt: skip
+
+    def get(self, path: str) -> tuple[int, bytes]:
+        """One read as the administrator; status 0 where nothing answers."""
+        tls = ssl.create_default_context(cafile=str(self.pki / "ca.crt"))
+        tls.load_cert_chain(self.pki / "admin.crt", self.pki / "admin.key")
+        connection = http.client.HTTPSConnection("127.0.0.1", self._port, context=tls, timeout=5)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        except (OSError, http.client.HTTPException):
+            return 0, b""
+        finally:
+            connection.close()
+
+    def _ready(self) -> bool:
+        return self.get("/readyz")[0] == 200
+
+    def _write_kubeconfig(self, file: Path, leaf: str) -> None:
+        user = {"client-certificate": str(self.pki / f"{leaf}.crt"), "client-key": str(self.pki / f"{leaf}.key")}
+        cluster = {"server": f"https://127.0.0.1:{self._port}", "certificate-authority": str(self.pki / "ca.crt")}
+        file.write_text(json.dumps({
+            "apiVersion": "v1", "kind": "Config", "current-context": "reference",
+            "clusters": [{"name": "reference", "cluster": cluster}], "users": [{"name": leaf, "user": user}],
+            "contexts": [{"name": "reference", "context": {"cluster": "reference", "user": leaf}}],
+        }, indent=1))  # fmt: skip
+        file.chmod(0o600)
+
+    def stop(self) -> None:
+        self.processes.stop()
+
+
+@contextmanager
+def reference(*flags: str, say: programs.Say = lambda _: None) -> Iterator[Reference]:
+    """A reference cluster for the time of a `with`.  Raises CannotBuild, NotStarted."""
+    built = programs.need(*programs.SERVER, say=say)
+    directory = Path(tempfile.mkdtemp(prefix="hekla-reference-"))
+    server = Reference(directory, built)
+    try:
+        server.start(*flags)
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(directory, ignore_errors=True)
