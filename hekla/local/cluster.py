@@ -80,6 +80,7 @@ class Cluster:
         self.logs = self.directory / "logs"
         self.run = self.directory / "run"
         self.pods = self.directory / "pods"
+        self.volumes = self.directory / "volumes"
         self.kubeconfig = self.directory / "kubeconfig"
         self.internal_kubeconfig = self.directory / "internal.kubeconfig"
         self.settings_file = self.directory / "cluster.json"
@@ -117,7 +118,7 @@ class Cluster:
     def make_directories(self) -> None:
         """Makes the directories, private to the user.  Raises ClusterError where the system refuses."""
         try:
-            own = (self.directory, self.pki, self.data, self.logs, self.run, self.pods, self.socket.parent)
+            own = (self.directory, self.pki, self.data, self.logs, self.run, self.pods, self.volumes, self.socket.parent)
             for directory in (self.directory.parent, *own):
                 directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
@@ -180,7 +181,9 @@ class Cluster:
                 "--enabled-admission=/jobs/mutate,/jobs/validate,/cronjobs/validate,/podgroups/mutate,/podgroups/validate,"
                 "/queues/mutate,/queues/validate,/pods/mutate,/pods/validate,/hypernodes/validate,/jobflows/validate",
             )),
-            Program("kube-controllers", ("kube-controllers", internal, f"--root-ca-file={self.pki / 'ca.crt'}")),
+            Program("kube-controllers", (
+                "kube-controllers", internal, f"--root-ca-file={self.pki / 'ca.crt'}", f"--storage-dir={self.volumes}",
+            )),
             Program("agent", (
                 "agent", internal, f"--root-dir={self.pods}", f"--nodes={settings.nodes}",
                 f"--api-server-address=127.0.0.1:{settings.port}",

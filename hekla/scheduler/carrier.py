@@ -22,6 +22,7 @@ from hekla.kube.errors import ApiError, Conflict, NotFound
 from hekla.kube.events import Recorder, Severity
 from hekla.kube.http.client import TransportError
 from hekla.scheduler.metrics import BIND, FAILED_BINDS, STAGE
+from hekla.scheduler.volumes import VolumeBinder, VolumeError
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +78,7 @@ class Carrier:
         self.recorder = recorder
         self.scheduler_name = scheduler_name
         self.state_changed = state_changed
+        self.volumes = VolumeBinder(client, state)
         self.tasks: set[asyncio.Task[None]] = set()
         self.writing: dict[str, asyncio.Task[None]] = {}
         """The write in flight for a PodGroup, pod condition or queue; a newer one for the same object waits for it."""
@@ -145,13 +147,18 @@ class Carrier:
             metadata["annotations"] = bind.annotations
         target = {"apiVersion": "v1", "kind": "Node", "name": bind.node}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
-        began = time.perf_counter()
         try:
+            if bind.volumes:
+                await self.volumes.bind(bind.volumes, bind.node)
+            began = time.perf_counter()
             await self.client.post(core.POD, name, namespace, "binding", body)
             BIND.labels("Bind").observe(1000 * (time.perf_counter() - began))
             task = self.state.tasks.get(bind.pod)
             if task is not None:
                 STAGE.labels("Bound").observe(max(0.0, 1000 * (time.time() - task.creation)))
+        except VolumeError as error:
+            self.refuse(bind, error)
+            return
         except LOST as error:
             if not await self.was_bound(bind, error):
                 self.refuse(bind, error)

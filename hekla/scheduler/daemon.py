@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hekla.api import scheduling
+from hekla.api.claims import PERSISTENT_VOLUME_CLAIM
 from hekla.engine.cycle import cycle
 from hekla.engine.decisions import Decisions
 from hekla.engine.state import State
@@ -94,6 +95,7 @@ class Scheduler:
         self.watchdog = Watchdog(self.stages, stuck_after)
         self.problems: set[str] = set()
         self.carrier = Carrier(client, state, recorder, name, self.feed.changed.set)
+        self.feed.cache_of(PERSISTENT_VOLUME_CLAIM).on_change(self.carrier.volumes.claim_changed)
         self.plugin_metrics = PluginMetrics()
         self.job_metrics = JobMetrics()
         self.tidied = 0.0

@@ -86,6 +86,8 @@ def sources(state: State, selector: NodeSelector = EVERY_NODE) -> list[Source]:
         other(claims.PERSISTENT_VOLUME_CLAIM),
         other(storage.STORAGE_CLASS),
         other(storage.CSI_NODE),
+        other(storage.CSI_DRIVER),
+        other(storage.CSI_STORAGE_CAPACITY),
         other(nodeinfo.NUMATOPOLOGY),
     ]
 
@@ -120,6 +122,10 @@ class Feed:
         missing = [cache.kind.plural for cache in self.caches if not cache.has_synced]
         if missing:
             log.warning("%s cannot be listed yet; scheduling goes on without", ", ".join(missing))
+
+    def cache_of(self, kind: Kind[Any]) -> Cache[Tree]:
+        """The cache behind one kind; of its objects only the identity is left."""
+        return next(cache for cache in self.caches if cache.kind.plural == kind.plural)
 
     def listener(self, source: Source) -> Callable[[Tree | None, Tree | None], None]:
         """What the cache of one kind calls."""

@@ -12,8 +12,10 @@ from typing import Any
 
 from hekla.api.apiextensions import CUSTOM_RESOURCE_DEFINITION
 from hekla.api.apps import DEPLOYMENT, REPLICA_SET
+from hekla.api.claims import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
 from hekla.api.core import CONFIG_MAP, NAMESPACE, REPLICATION_CONTROLLER, SERVICE, SERVICE_ACCOUNT
 from hekla.api.kinds import Kind
+from hekla.api.storage import STORAGE_CLASS
 from hekla.kube import notify
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
@@ -22,17 +24,25 @@ from hekla.kube.daemon import Daemon, connection_flags
 from hekla.kube.daemon import main as run_daemon
 from hekla.kube.events import Recorder
 from hekla.kube.flags import TEXT, Flag
+from hekla.local.controllers.claims import reserved_for
 from hekla.local.controllers.deployments import DeploymentController
 from hekla.local.controllers.endpoints import EndpointsController
 from hekla.local.controllers.garbage import GarbageCollector, Owned
 from hekla.local.controllers.namespaces import ROOT_CERTIFICATE, AccountController, NamespaceController
 from hekla.local.controllers.pods import PODS, Json, Pod
+from hekla.local.controllers.protection import ProtectionController
+from hekla.local.controllers.provisioner import PROVISIONER, Provisioner
 from hekla.local.controllers.replicas import ReplicasController
 from hekla.local.controllers.roles import CLUSTER_ROLES, AggregationController
+from hekla.local.controllers.volumes import VolumeController
 
 
 def in_namespace(obj: Json) -> list[str]:
     return [obj["metadata"]["namespace"]]
+
+
+def node_of(pod: Pod) -> tuple[str, ...]:
+    return (pod.spec.node_name,) if pod.spec.node_name else ()
 
 
 def owned(kind: Kind[Any]) -> Kind[Owned]:
@@ -43,9 +53,11 @@ def owned(kind: Kind[Any]) -> Kind[Owned]:
 class Manager:
     """The controllers and the caches that they share."""
 
-    def __init__(self, client: Client, recorder: Recorder, certificate: str) -> None:
+    def __init__(self, client: Client, recorder: Recorder, certificate: str, storage: Path | None = None) -> None:
         by_namespace = {"namespace": in_namespace}
-        pods: Cache[Pod] = Cache(client, PODS, indexes={"namespace": lambda pod: [pod.metadata.namespace]})
+        pods: Cache[Pod] = Cache(client, PODS, indexes={
+            "namespace": lambda pod: [pod.metadata.namespace], "node": node_of, "claim": lambda pod: pod.claims,
+        })
         namespaces = Cache(client, NAMESPACE.untyped)
         services = Cache(client, SERVICE.untyped, indexes=by_namespace)
         replica_sets = Cache(client, REPLICA_SET.untyped, indexes=by_namespace)
@@ -56,6 +68,9 @@ class Manager:
         self.definitions = Cache(client, owned(CUSTOM_RESOURCE_DEFINITION))
         self.pods = pods
         self.collector = GarbageCollector(client, recorder)
+        volumes = Cache(client, PERSISTENT_VOLUME.untyped, indexes={"claim": lambda volume: [reserved_for(volume)]})
+        claims = Cache(client, PERSISTENT_VOLUME_CLAIM.untyped, indexes={"volume": lambda claim: [claim["spec"].get("volumeName", "")]})
+        classes = Cache(client, STORAGE_CLASS.untyped)
         self.controllers: list[Controller] = [
             AccountController(client, namespaces, accounts, roots, certificate),
             NamespaceController(client, namespaces),
@@ -64,8 +79,12 @@ class Manager:
             ReplicasController("replicationcontroller", REPLICATION_CONTROLLER.untyped, client, replication, pods, recorder),
             DeploymentController(client, deployments, replica_sets, pods, recorder),
             AggregationController(client, Cache(client, CLUSTER_ROLES)),
+            VolumeController(client, volumes, claims, classes, recorder, PROVISIONER if storage else ""),
+            ProtectionController(client, volumes, claims, pods),
             self.collector,
         ]
+        if storage is not None:
+            self.controllers.append(Provisioner(client, volumes, claims, classes, recorder, storage))
 
     async def run(self, ready: Callable[[], None]) -> None:
         """Runs everything until cancelled; calls `ready` once all controllers see the cluster."""
@@ -84,6 +103,7 @@ class Manager:
 FLAGS = (
     *connection_flags(0),
     Flag("root-ca-file", TEXT, "", "certificate of the authority that every namespace is given"),
+    Flag("storage-dir", TEXT, "", "directory below which volumes of the class \"standard\" are made; empty for no such class"),
 )
 
 
@@ -92,7 +112,8 @@ async def work(daemon: Daemon) -> None:
     certificate = Path(daemon.options.root_ca_file).read_text() if daemon.options.root_ca_file else ""
     recorder = Recorder(daemon.client, "kube-controllers")
     try:
-        await Manager(daemon.client, recorder, certificate).run(notify.ready)
+        storage = Path(daemon.options.storage_dir) if daemon.options.storage_dir else None
+        await Manager(daemon.client, recorder, certificate, storage).run(notify.ready)
     finally:
         await recorder.close()
 

@@ -6,13 +6,28 @@ objects of it.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Hashable
+from sys import intern
+from typing import Any, TypeVar
 
 import msgspec
 
 from hekla.api.core import POD
 from hekla.api.kinds import Kind
 from hekla.api.meta import OwnerReference
+
+T = TypeVar("T", bound=Hashable)
+
+MOST_SHARED = 20_000
+_shared: dict[Any, Any] = {}
+
+
+def shared(value: T) -> T:
+    """The one copy of a value that many pods have: thousands of them come from one template."""
+    if len(_shared) > MOST_SHARED:
+        _shared.clear()
+    found: T = _shared.setdefault(value, value)
+    return found
 
 
 class Metadata(msgspec.Struct, rename="camel", gc=False):
@@ -30,7 +45,7 @@ class Metadata(msgspec.Struct, rename="camel", gc=False):
     finalizers: tuple[str, ...] = ()
 
 
-class Port(msgspec.Struct, rename="camel", gc=False):
+class Port(msgspec.Struct, rename="camel", gc=False, frozen=True):
     """A named port of a container, for services that name their target."""
 
     container_port: int = 0
@@ -38,8 +53,43 @@ class Port(msgspec.Struct, rename="camel", gc=False):
     protocol: str = "TCP"
 
 
-class Container(msgspec.Struct, gc=False):
+class Container(msgspec.Struct, rename="camel", gc=False, frozen=True):
     ports: tuple[Port, ...] = ()
+    restart_policy: str = ""
+
+
+class Toleration(msgspec.Struct, rename="camel", gc=False, frozen=True):
+    """A taint that the pod stands, for how long if not for ever."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class ClaimSource(msgspec.Struct, rename="camel", gc=False, frozen=True):
+    claim_name: str = ""
+
+
+class Template(msgspec.Struct, gc=False, frozen=True):
+    """That there is a template; what it says is read when it is needed."""
+
+
+class Volume(msgspec.Struct, rename="camel", gc=False, frozen=True):
+    """A volume that comes from a claim."""
+
+    name: str = ""
+    persistent_volume_claim: ClaimSource | None = None
+    ephemeral: Template | None = None
+
+
+class ResourceClaim(msgspec.Struct, rename="camel", gc=False, frozen=True):
+    """A claim of devices, by its own name or by the template that it is to be made from."""
+
+    name: str = ""
+    resource_claim_name: str = ""
+    resource_claim_template_name: str = ""
 
 
 class Spec(msgspec.Struct, rename="camel", gc=False):
@@ -47,6 +97,18 @@ class Spec(msgspec.Struct, rename="camel", gc=False):
     hostname: str = ""
     subdomain: str = ""
     containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    resource_claims: tuple[ResourceClaim, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.node_name = intern(self.node_name)
+        self.containers = shared(self.containers)
+        if self.init_containers:
+            self.init_containers = shared(self.init_containers)
+        self.tolerations = shared(self.tolerations)
+        self.volumes = tuple(v for v in self.volumes if v.persistent_volume_claim is not None or v.ephemeral is not None)
 
 
 class Condition(msgspec.Struct, rename="camel", gc=False):
@@ -54,11 +116,23 @@ class Condition(msgspec.Struct, rename="camel", gc=False):
     status: str = ""
     last_transition_time: str | None = None
 
+    def __post_init__(self) -> None:
+        self.type = intern(self.type)
+        self.status = intern(self.status)
+
+
+class ClaimStatus(msgspec.Struct, rename="camel", gc=False):
+    """Which claim of devices was made from a template of the pod."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
 
 class Status(msgspec.Struct, rename="camel", gc=False):
     phase: str = ""
     pod_ip: str = msgspec.field(default="", name="podIP")
     conditions: tuple[Condition, ...] = ()
+    resource_claim_statuses: tuple[ClaimStatus, ...] = ()
 
 
 class Pod(msgspec.Struct, gc=False):
@@ -96,6 +170,15 @@ class Pod(msgspec.Struct, gc=False):
     @property
     def ready(self) -> bool:
         return self.ready_since is not None
+
+    @property
+    def claims(self) -> list[str]:
+        """Keys of the volume claims that the pod names, those that are made for it included."""
+        meta = self.metadata
+        return [
+            f"{meta.namespace}/{v.persistent_volume_claim.claim_name if v.persistent_volume_claim else f'{meta.name}-{v.name}'}"
+            for v in self.spec.volumes
+        ]
 
     def controller(self) -> OwnerReference | None:
         """The owner that manages this pod, if any."""
