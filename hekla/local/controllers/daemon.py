@@ -29,7 +29,7 @@ from hekla.local.controllers.deployments import DeploymentController
 from hekla.local.controllers.endpoints import EndpointsController
 from hekla.local.controllers.garbage import GarbageCollector, Owned
 from hekla.local.controllers.namespaces import ROOT_CERTIFICATE, AccountController, NamespaceController
-from hekla.local.controllers.pods import PODS, Json, Pod
+from hekla.local.controllers.pods import HOLDER, PODS, Json, Pod, holder
 from hekla.local.controllers.protection import ProtectionController
 from hekla.local.controllers.provisioner import PROVISIONER, Provisioner
 from hekla.local.controllers.replicas import ReplicasController
@@ -56,13 +56,13 @@ class Manager:
     def __init__(self, client: Client, recorder: Recorder, certificate: str, storage: Path | None = None) -> None:
         by_namespace = {"namespace": in_namespace}
         pods: Cache[Pod] = Cache(client, PODS, indexes={
-            "namespace": lambda pod: [pod.metadata.namespace], "node": node_of, "claim": lambda pod: pod.claims,
+            "namespace": lambda pod: [pod.metadata.namespace], "node": node_of, "claim": lambda pod: pod.claims, HOLDER: holder,
         })
         namespaces = Cache(client, NAMESPACE.untyped)
         services = Cache(client, SERVICE.untyped, indexes=by_namespace)
         replica_sets = Cache(client, REPLICA_SET.untyped, indexes=by_namespace)
         replication = Cache(client, REPLICATION_CONTROLLER.untyped, indexes=by_namespace)
-        deployments = Cache(client, DEPLOYMENT.untyped)
+        deployments = Cache(client, DEPLOYMENT.untyped, indexes=by_namespace)
         accounts = Cache(client, owned(SERVICE_ACCOUNT), fields="metadata.name=default")
         roots = Cache(client, owned(CONFIG_MAP), fields=f"metadata.name={ROOT_CERTIFICATE}")
         self.definitions = Cache(client, owned(CUSTOM_RESOURCE_DEFINITION))

@@ -7,6 +7,7 @@ objects of it.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from datetime import datetime
 from sys import intern
 from typing import Any, TypeVar
 
@@ -92,6 +93,40 @@ class ResourceClaim(msgspec.Struct, rename="camel", gc=False, frozen=True):
     resource_claim_template_name: str = ""
 
 
+class FieldTerm(msgspec.Struct, rename="camel", gc=False, frozen=True):
+    """One condition on a node's fields."""
+
+    key: str = ""
+    values: tuple[str, ...] = ()
+
+
+class NodeTerm(msgspec.Struct, rename="camel", gc=False, frozen=True):
+    match_fields: tuple[FieldTerm, ...] = ()
+
+
+class NodeTerms(msgspec.Struct, rename="camel", gc=False, frozen=True):
+    node_selector_terms: tuple[NodeTerm, ...] = ()
+
+
+class NodeAffinity(msgspec.Struct, rename="camel", gc=False, frozen=True):
+    required_during_scheduling_ignored_during_execution: NodeTerms | None = None
+
+
+class Affinity(msgspec.Struct, rename="camel", gc=False, frozen=True):
+    """Of what draws a pod to nodes only that it asks for one by name, as the pods of DaemonSets do."""
+
+    node_affinity: NodeAffinity | None = None
+
+    @property
+    def node(self) -> str:
+        terms = self.node_affinity.required_during_scheduling_ignored_during_execution if self.node_affinity else None
+        for term in terms.node_selector_terms if terms is not None else ():
+            for field in term.match_fields:
+                if field.key == "metadata.name" and len(field.values) == 1:
+                    return field.values[0]
+        return ""
+
+
 class Spec(msgspec.Struct, rename="camel", gc=False):
     node_name: str = ""
     hostname: str = ""
@@ -101,8 +136,14 @@ class Spec(msgspec.Struct, rename="camel", gc=False):
     tolerations: tuple[Toleration, ...] = ()
     volumes: tuple[Volume, ...] = ()
     resource_claims: tuple[ResourceClaim, ...] = ()
+    affinity: Affinity | None = None
+    target_node: str = ""
+    """The one node that the affinity asks for by name; the affinity itself is not kept."""
 
     def __post_init__(self) -> None:
+        if self.affinity is not None:
+            self.target_node = intern(self.affinity.node)
+            self.affinity = None
         self.node_name = intern(self.node_name)
         self.containers = shared(self.containers)
         if self.init_containers:
@@ -128,11 +169,46 @@ class ClaimStatus(msgspec.Struct, rename="camel", gc=False):
     resource_claim_name: str | None = None
 
 
+class Terminated(msgspec.Struct, rename="camel", gc=False):
+    """How a container ended."""
+
+    exit_code: int = 0
+    finished_at: str = ""
+
+
+class ContainerState(msgspec.Struct, gc=False):
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(msgspec.Struct, rename="camel", gc=False):
+    """A container that ended or was started again; those of which there is nothing to tell are not kept."""
+
+    name: str = ""
+    restart_count: int = 0
+    state: ContainerState | None = None
+
+    @property
+    def terminated(self) -> Terminated | None:
+        return self.state.terminated if self.state is not None else None
+
+    @property
+    def telling(self) -> bool:
+        return self.restart_count > 0 or self.terminated is not None
+
+
 class Status(msgspec.Struct, rename="camel", gc=False):
     phase: str = ""
     pod_ip: str = msgspec.field(default="", name="podIP")
     conditions: tuple[Condition, ...] = ()
     resource_claim_statuses: tuple[ClaimStatus, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.container_statuses:
+            self.container_statuses = tuple(status for status in self.container_statuses if status.telling)
+        if self.init_container_statuses:
+            self.init_container_statuses = tuple(status for status in self.init_container_statuses if status.telling)
 
 
 class Pod(msgspec.Struct, gc=False):
@@ -141,6 +217,11 @@ class Pod(msgspec.Struct, gc=False):
     metadata: Metadata
     spec: Spec = msgspec.field(default_factory=Spec)
     status: Status = msgspec.field(default_factory=Status)
+
+    def __post_init__(self) -> None:
+        status = self.status
+        if (status.container_statuses or status.init_container_statuses) and not holder(self):
+            status.container_statuses = status.init_container_statuses = ()  # only workloads ask how their containers ended
 
     @property
     def key(self) -> str:
@@ -183,6 +264,30 @@ class Pod(msgspec.Struct, gc=False):
     def controller(self) -> OwnerReference | None:
         """The owner that manages this pod, if any."""
         return next((owner for owner in self.metadata.owner_references if owner.controller), None)
+
+    def available(self, minimum: float, now: float) -> bool:
+        """Has been ready for so many seconds."""
+        since = self.ready_since
+        return since is not None and (not minimum or (bool(since) and now - datetime.fromisoformat(since).timestamp() >= minimum))
+
+    @property
+    def restarts(self) -> int:
+        return sum(status.restart_count for status in (*self.status.init_container_statuses, *self.status.container_statuses))
+
+
+HOLDER = "holder"
+"""The index of the pods' cache by the uid of the workload that manages them."""
+
+WORKLOADS = frozenset({
+    ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet"), ("apps/v1", "DaemonSet"), ("batch/v1", "Job"),
+    ("v1", "ReplicationController"),
+})  # fmt: skip
+
+
+def holder(pod: Pod) -> tuple[str, ...]:
+    """The index function of HOLDER; pods of nobody and of other systems' kinds cost no entry."""
+    found = pod.controller()
+    return (found.uid,) if found is not None and (found.api_version, found.kind) in WORKLOADS else ()
 
 
 PODS: Kind[Pod] = Kind(POD.group, POD.version, POD.kind, POD.plural, POD.namespaced, Pod)

@@ -36,7 +36,7 @@ def limits(spec: Json) -> Limits:
     replicas = spec.get("replicas", 1)
     surge = share(rolling.get("maxSurge", "25%"), replicas, up=True)
     unavailable = share(rolling.get("maxUnavailable", "25%"), replicas, up=False)
-    return Limits(surge, unavailable or (0 if surge else 1))
+    return Limits(surge, min(unavailable, replicas) or (0 if surge else 1))
 
 
 class Size(NamedTuple):
@@ -76,6 +76,43 @@ def old_sizes(wanted: int, new: Size, old: list[Size], limit: Limits) -> list[in
         keep[index] -= gone
         spare -= gone
     return keep
+
+
+class Share(NamedTuple):
+    """Of one ReplicaSet when the whole is resized: its replicas, and for which most replicas of the whole it was sized."""
+
+    replicas: int
+    most: int
+
+
+def proportional_sizes(wanted: int, limit: Limits, most_before: int, shares: list[Share]) -> list[int]:
+    """The replicas of each active ReplicaSet after the deployment was resized in the middle of a rollout.
+
+    Each grows or shrinks as the whole does; what rounding leaves goes to the first.  `shares` come largest first, among equals
+    the newest first when growing and the oldest first when shrinking.  `most_before` stands in where a ReplicaSet does not say.
+    """
+    allowed = wanted + limit.surge if wanted else 0
+    change = allowed - sum(share.replicas for share in shares)
+    sizes, given = [], 0
+    for replicas, most in shares:
+        part = 0
+        if change and replicas and change != given:
+            part = _fraction(replicas, wanted, limit, most or most_before)
+            part = min(part, change - given) if change > 0 else max(part, change - given)
+        given += part
+        sizes.append(replicas + part)
+    if sizes:
+        sizes[0] = max(0, sizes[0] + change - given)
+    return sizes
+
+
+def _fraction(replicas: int, wanted: int, limit: Limits, most: int) -> int:
+    """By how much a ReplicaSet would change if parts of pods existed, rounded half away from zero."""
+    if not wanted:
+        return -replicas
+    if not most:
+        return 0
+    return math.floor(replicas * (wanted + limit.surge) / most + 0.5) - replicas
 
 
 def template_hash(template: Json, collisions: int) -> str:
