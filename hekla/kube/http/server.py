@@ -294,6 +294,7 @@ class Connection(asyncio.Protocol):
         if self.busy or self._queue:
             transport.close()
             return
+        self._head_only = False  # of the request before; of this one perhaps nothing is known
         answer = self.server.refusal(status, text)
         self._write(answer, keep_alive=False)
         asyncio.get_running_loop().call_later(LINGER, transport.close)

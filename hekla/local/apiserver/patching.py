@@ -122,6 +122,7 @@ async def patch_scale(subresources: Subresources, call: Call, document: Any, med
             scale = patches.apply_merge(scale, document)
     except BadBody as error:
         raise Refusal(error.code, str(error), reason=error.reason, details={}) from error
-    if not isinstance(document, dict) or not (document.get("metadata") or {}).get("resourceVersion"):
-        scale.get("metadata", {}).pop("resourceVersion", None)
+    given = document.get("metadata") if isinstance(document, dict) else None
+    if isinstance(scale.get("metadata"), dict) and not (isinstance(given, dict) and given.get("resourceVersion")):
+        scale["metadata"].pop("resourceVersion", None)
     return await subresources.put_scale(call, scale)

@@ -132,6 +132,9 @@ class Subresources:
     async def put_scale(self, call: Call, scale: Json) -> Response:
         """Writes spec.replicas of a Scale into the object."""
         kind, paths = call.route.kind, call.route.kind.scale
+        for part in ("metadata", "spec"):
+            if not isinstance(scale.get(part) or {}, dict):
+                raise bad_request(f"json: cannot unmarshal into Go struct field Scale.{part} of type object")
         replicas = (scale.get("spec") or {}).get("replicas", 0)
         if not isinstance(replicas, int) or isinstance(replicas, bool):
             raise bad_request("json: cannot unmarshal into Go struct field ScaleSpec.spec.replicas of type int32")
