@@ -16,9 +16,7 @@ NAME = re.compile(r"test_items?_(\d{3})(?:_(\d{3}))?_")
 EXEC = "exec, attach and port-forward are not served yet"
 STEP_TWO: dict[int, str] = {
     **dict.fromkeys(range(43, 50), "server-side apply is not served yet"),
-    99: "quotas are stored, not enforced yet",
-    100: "limit ranges are stored, not enforced yet",
-    101: "default storage classes and the binding of volumes are not there yet",
+    101: "there is no controller that binds volumes yet",
     111: "admission policies are stored, not evaluated yet",
     112: "admission policies are stored, not evaluated yet",
     113: "CEL of device classes is not compiled yet",

@@ -17,6 +17,7 @@ from hekla.local.apiserver.status import Refusal, details, forbidden
 from hekla.local.apiserver.store import Row
 
 if TYPE_CHECKING:
+    from hekla.local.apiserver.quotas import Quotas
     from hekla.local.apiserver.webhooks import Webhooks
 
 UNDELETABLE = ("default", "kube-system", "kube-public")
@@ -61,9 +62,12 @@ class Admission:
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
         self.webhooks: Webhooks | None = None
+        self.quotas: Quotas | None = None
         self.plugins: dict[tuple[str, str], list[Plugin]] = {
             ("pods", "CREATE"): [self.service_account, self.priority, default_tolerations],
         }
+        self.checks: dict[tuple[str, str], list[Plugin]] = {}
+        """What only refuses, asked of the finished object."""
         self._accounts: dict[str, tuple[Row, Json]] = {}
         self._classes: dict[str, tuple[Row, Json]] = {}
         self._default: Json | None = None
@@ -85,6 +89,18 @@ class Admission:
         """What must still hold in the very step in which the write is accepted."""
         if attributes.operation == "CREATE" and attributes.namespace:
             self.namespace_lifecycle(attributes)
+        if not attributes.subresource:
+            for check in self.checks.get((attributes.resource.collection.name, attributes.operation), ()):
+                check(attributes)
+        if self.quotas is not None:
+            self.quotas.admit(attributes)
+
+    async def connect(self, attributes: Attributes) -> None:
+        """Lets the webhooks see that somebody connects to a pod, a service or a node; what they change is of no effect."""
+        if self.mutating_webhooks(attributes):
+            await self.call_mutating(attributes)
+        if self.validating_webhooks(attributes):
+            await self.call_validating(attributes)
 
     def mutating_webhooks(self, attributes: Attributes) -> bool:
         return self.webhooks is not None and self.webhooks.mutating.wanted(attributes)
@@ -99,7 +115,7 @@ class Admission:
         await self.webhooks.mutate(attributes)
         if attributes.object is None:
             return {}
-        if attributes.subresource not in ("binding", "eviction"):
+        if attributes.subresource not in ("binding", "eviction") and attributes.operation != "CONNECT":
             attributes.resource.kind.strategy.default(attributes.object)
         return attributes.object
 

@@ -18,6 +18,7 @@ from hekla.local.apiserver.authentication import Authenticator
 from hekla.local.apiserver.authorization import Access, Authorizer
 from hekla.local.apiserver.bootstrap import Bootstrap
 from hekla.local.apiserver.call import Call, read_body
+from hekla.local.apiserver.connect import Connections
 from hekla.local.apiserver.definitions import Definitions
 from hekla.local.apiserver.deletion import Deleter
 from hekla.local.apiserver.discovery import Discovery
@@ -26,8 +27,11 @@ from hekla.local.apiserver.expiry import EventExpiry
 from hekla.local.apiserver.health import Health
 from hekla.local.apiserver.identity import NOBODY, User
 from hekla.local.apiserver.kubelet import Kubelets
+from hekla.local.apiserver.limits import Limits
 from hekla.local.apiserver.metrics import Metrics
 from hekla.local.apiserver.patching import patch
+from hekla.local.apiserver.plugins import Plugins
+from hekla.local.apiserver.quotas import Quotas
 from hekla.local.apiserver.reading import get, list_objects
 from hekla.local.apiserver.registry import Registry
 from hekla.local.apiserver.reviews import Reviews
@@ -67,13 +71,17 @@ class ApiServer:
         self.health = Health(store)
         self.metrics = Metrics(store, registry)
         self.kubelets: Kubelets | None = None
+        self.connections = Connections(self.authorizer, admission)
         self.bootstrap = Bootstrap(self.writer)
         admission.webhooks = Webhooks(registry)
         addresses = Addresses(registry)
         for operation in ("CREATE", "UPDATE"):
             admission.plugins["services", operation] = [addresses.admit]
+        Plugins(registry, Limits(registry)).join(admission)
         self.events = EventExpiry(registry["events"].collection)
         self.definitions = Definitions(registry, self.writer, self.deleter)
+        self.quotas = admission.quotas = Quotas(store, registry, self.writer)
+        store.on_collection = self.quotas.follow
         self.ready = False
         self._special: dict[tuple[str, str, str], Callable[[Call], Awaitable[Answer]]] = {
             ("pods", "binding", "POST"): lambda call: self.subresources.bind(call, call.route.name),
@@ -89,12 +97,14 @@ class ApiServer:
     async def start(self) -> None:
         """Serves what the stored definitions define, and makes what a cluster begins with."""
         self.definitions.start()
+        self.quotas.start()
         self.events.start()
         await self.bootstrap.run()
 
     def stop(self) -> None:
         """Ends all watches, so that clients come again to the next server at once."""
         self.definitions.stop()
+        self.quotas.stop()
         self.events.stop()
         for collection in self.store.collections.values():
             end_watches(self.store, collection)
@@ -197,8 +207,8 @@ class ApiServer:
             if verb == "patch":
                 return await patch(self.writer, self.subresources, call)
             return await self.subresources.put_scale(call, read_body(call, bodies.SCALE))
-        if found.subresource in ("exec", "attach", "portforward", "proxy"):
-            raise Refusal(501, f"{found.subresource} is not served by this server yet", reason="NotImplemented", details={})
+        if found.subresource in ("exec", "attach", "portforward"):
+            return await self.connections.connect(call)
         match verb:
             case "get":
                 return await get(self.store, request, found)

@@ -121,6 +121,8 @@ class Collection:
         """Rooms of this server, told in the step of the commit."""
         self.watchers: set[Callable[[list[Event]], None]] = set()
         """Clients, told a moment later while much is written."""
+        self.account: Callable[[Collection, str, Json, Row | None, Row], None] | None = None
+        """Who keeps books of what is accepted here; told in the very step."""
         self._order: list[str] = []
         self._new: list[str] = []
         self._gone = False
@@ -236,6 +238,8 @@ class Collection:
             store.journal.append(Record(number, None, None, version, None), write)
         else:
             store.journal.append(Record(number, self.name, row.key, version, data), write)
+        if self.account is not None:
+            self.account(self, type, tree, old, row)
         return write
 
     # --- what the store calls -------------------------------------------------------------------------------------------
@@ -347,6 +351,9 @@ class Store:
         self._unclaimed: dict[str, list[Record]] = {}
         self._tick: asyncio.TimerHandle | None = None
         self._versions_seen: list[asyncio.Future[None]] = []
+        self.on_loss: Callable[[], None] | None = None
+        """Who kept books of writes that the disk then refused."""
+        self.on_collection: Callable[[Collection], None] | None = None
         self._load()
 
     def _load(self) -> None:
@@ -395,6 +402,8 @@ class Store:
                 except (msgspec.DecodeError, KeyError, TypeError) as error:
                     what = f"{record.collection} {record.key!r} cannot be read ({error})"
                     raise StorageError(f"the database {self.journal.path} is damaged and is not served: {what}") from error
+            if self.on_collection is not None:
+                self.on_collection(collection)
         else:
             collection.select_also(selectable)
         return collection
@@ -487,6 +496,8 @@ class Store:
         for write in lost:
             if write.type is ADDED:
                 self._free.append(write.row.id)
+        if self.on_loss is not None:
+            self.on_loss()
         self.journal.resume()
         reason = WriteLost(f"the write could not be stored: {error}")
         for write in lost:
