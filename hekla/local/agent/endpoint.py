@@ -1,4 +1,7 @@
-"""What the API server asks a node: logs of containers, the list of pods, whether it is well.  Reference: local-cluster 8.9."""
+"""What the API server asks a node: logs of containers, commands in them, the list of pods, whether it is well.
+
+Reference: local-cluster 8.9, 8.10.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,14 @@ from pathlib import Path
 import msgspec
 
 from hekla.api import core
-from hekla.kube.http.server import Request, Response, Stream
+from hekla.kube.http.server import Request, Response, Stream, Upgrade
 from hekla.local.agent.logbook import Clock, Options, read
 from hekla.local.agent.records import PodDirectory, Slot
+from hekla.local.agent.streaming import Streaming
 
 PLAIN = "text/plain"
+STREAMS = {"exec": 4, "attach": 4, "portForward": 3}
+"""What becomes a connection of its own, with the number of words of its path."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -33,9 +39,12 @@ class Endpoint:
         self._clock = clock
         self._find = find
         self._pods = pods
+        self.streaming = Streaming(root, clock)
 
-    def __call__(self, request: Request) -> Response | Stream:
+    def __call__(self, request: Request) -> Response | Stream | Upgrade:
         parts = request.path.strip("/").split("/")
+        if request.method in ("GET", "POST") and len(parts) == STREAMS.get(parts[0]):
+            return self.stream(parts, request)
         if request.method != "GET":
             return text(405, f"{request.method} is not served here")
         if parts == ["healthz"]:
@@ -46,6 +55,13 @@ class Endpoint:
         if parts[0] == "containerLogs" and len(parts) == 4:
             return self.log(parts[1], parts[2], parts[3], request)
         return text(404, "404 page not found")
+
+    def stream(self, parts: list[str], request: Request) -> Response | Upgrade:
+        """exec, attach and port-forward."""
+        pod = self._find(parts[1], parts[2])
+        if pod is None:
+            return text(404, f'pod "{parts[2]}" not found on this node')
+        return self.streaming.answer(parts[0], pod, parts[3] if len(parts) == 4 else "", request)
 
     def log(self, namespace: str, name: str, container: str, request: Request) -> Response | Stream:
         """The log of one container of a pod of this node."""

@@ -46,6 +46,11 @@ class Launch(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A cgroup directory to join; empty for none."""
     namespaces: list[str] = []
     """Of user, mount, uts and pid, what this machine allows."""
+    stdin: bool = False
+    """Its standard input stays open for those who attach."""
+    stdin_once: bool = False
+    """The first who attaches and leaves ends the input."""
+    tty: bool = False
 
 
 class StartError(msgspec.Struct):

@@ -19,6 +19,7 @@ import os
 import signal
 import stat
 import sys
+import termios
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # the real `typing` costs every fork its memory
@@ -393,10 +394,15 @@ def attempt(namespaces: list[str]) -> str:
     return text or ("refused" if code else "")
 
 
-def join(pid: int, slot: str, argv: list[str]) -> None:
-    """Runs a command inside a running container, as exec probes and hooks do; its exit code becomes this process's."""
+def join(pid: int, slot: str, argv: list[str], tty: bool = False) -> None:
+    """Runs a command inside a running container, as exec and exec probes do; its exit code becomes this process's."""
     with open(f"{slot}/launch.json", "rb") as file:
         launch = json.load(file)
+    if launch.get("cgroup"):
+        try:
+            write(f"{launch['cgroup']}/cgroup.procs", "0")
+        except OSError:
+            pass  # the container's limits are a courtesy to the machine; a command in it is no reason to fail
     kinds = [kind for kind in ("user", "mount", "uts", "pid") if kind in launch.get("namespaces", ())]
     opened = [os.open(f"/proc/{pid}/ns/{'mnt' if kind == 'mount' else kind}", os.O_RDONLY) for kind in kinds]
     for descriptor, kind in zip(opened, kinds):
@@ -406,6 +412,9 @@ def join(pid: int, slot: str, argv: list[str]) -> None:
         _, status = os.waitpid(child, 0)
         os._exit(128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
     cwd, env = launch.get("cwd") or "/", launch.get("env", {})
+    if tty:
+        own_terminal(launch.get("user"))
+        env.setdefault("TERM", "xterm")
     os.chdir(cwd)
     command = whole_path(argv[0], cwd, env.get("PATH", "/usr/bin:/bin"))
     become(launch.get("user"), launch.get("group"), launch.get("groups", []))
@@ -416,10 +425,21 @@ def join(pid: int, slot: str, argv: list[str]) -> None:
     os.execve(command, [command, *argv[1:]], env)
 
 
+def own_terminal(user: int | None) -> None:
+    """Makes the terminal at descriptor 0 that of this process alone, so that ^C reaches what runs in it."""
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    if user is not None:
+        try:
+            os.fchown(0, user, -1)
+        except OSError:
+            pass  # only root can; others keep their own
+
+
 if __name__ == "__main__":
     if sys.argv[1:] == ["probe"]:
         probe()
-    elif sys.argv[1:2] == ["join"]:
-        join(int(sys.argv[2]), sys.argv[3], sys.argv[4:])
+    elif sys.argv[1:2] in (["join"], ["join-tty"]):
+        join(int(sys.argv[2]), sys.argv[3], sys.argv[4:], sys.argv[1] == "join-tty")
     else:
         serve()

@@ -102,7 +102,7 @@ async def serve(daemon: plumbing.Daemon, journal: Journal, files: Files) -> None
     token_file = Path(options.token_auth_file) if options.token_auth_file else None
     server = ApiServer(store, registry, Admission(registry), tokens, Authenticator(tokens, token_file))
     if files.kubelet.exists() and files.kubelet_key.exists():
-        server.kubelets = Kubelets(registry, files.kubelet, files.kubelet_key, files.authority)
+        server.kubelets = server.connections.kubelets = Kubelets(registry, files.kubelet, files.kubelet_key, files.authority)
     for name in store.unclaimed():
         log.warning("%s are stored, but nothing serves them", name)
     doors: list[Door] = []

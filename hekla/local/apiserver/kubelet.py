@@ -41,7 +41,7 @@ class Kubelets:
         if not node:
             return Response(204, b"", "text/plain")
         check_started(call, pod, container)
-        host, port = self._address(node)
+        host, port = self.address(node, "log")
         options = {name: call.request.option(name) for name in PASSED_ON if call.request.option(name)}
         path = f"/containerLogs/{quote(row.namespace)}/{quote(row.name)}/{quote(container)}?{urlencode(options)}"
         client = HttpClient(Target(host, port, tls=lambda: self.tls), pool=1)
@@ -65,7 +65,8 @@ class Kubelets:
 
         return Stream(run, content_type="text/plain", headers={"Cache-Control": "no-cache, private"})
 
-    def _address(self, name: str) -> tuple[str, int]:
+    def address(self, name: str, what: str) -> tuple[str, int]:
+        """Where the agent of a node answers."""
         nodes = self.registry["nodes"]
         row = nodes.collection.rows.get(name)
         if row is None:
@@ -75,7 +76,8 @@ class Kubelets:
         host = addresses.get("InternalIP") or addresses.get("Hostname")
         port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port")
         if not host or not port:
-            raise Refusal(501, f"the node {name} keeps no logs: it has no agent that could be asked", reason="NotImplemented", details={})
+            absent = {"log": "keeps no logs", "portforward": "forwards no ports", "proxy": "serves nothing"}.get(what, "runs no commands")
+            raise Refusal(501, f"the node {name} {absent}: it has no agent that could be asked", reason="NotImplemented", details={})
         return str(host), int(port)
 
 

@@ -153,7 +153,7 @@ class Webhooks:
             try:
                 patched = patches.apply_json(typed, operations)
                 kind = attributes.resource.kind
-                if kind.decode is not None and attributes.subresource not in ("binding", "eviction"):
+                if kind.decode is not None and attributes.subresource not in ("binding", "eviction") and attributes.operation != "CONNECT":
                     patched = kind.decode(encode(patched), "application/json", "Ignore").tree
             except BadBody as error:
                 raise Unreachable(f"the patch does not apply: {error}") from error

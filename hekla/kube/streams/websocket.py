@@ -1,0 +1,121 @@
+"""WebSocket after its handshake: messages in, messages out, no sockets.
+
+The frames are those of the library `websockets` (its part that does no I/O, with the masking in C); this file adds the
+handshake as the HTTP server here wants it and keeps fragments together.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+
+GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+LONGEST_MESSAGE = 32 << 20
+"""Bytes of one message of a client; kubectl sends at most 32 KiB, programs that upload files in one piece send more."""
+
+
+def accepts(key: str) -> str:
+    """The answer to a client's key."""
+    return base64.b64encode(hashlib.sha1((key + GUID).encode(), usedforsecurity=False).digest()).decode()
+
+
+def offered(headers: Mapping[str, str]) -> list[str]:
+    """The subprotocols that a client speaks, best first."""
+    return [name.strip() for name in headers.get("sec-websocket-protocol", "").split(",") if name.strip()]
+
+
+def is_upgrade(headers: Mapping[str, str]) -> bool:
+    """Whether a request (header names in lower case) wants to become a WebSocket."""
+    tokens = {token.strip().lower() for token in headers.get("connection", "").split(",")}
+    return "upgrade" in tokens and headers.get("upgrade", "").lower() == "websocket" and "sec-websocket-key" in headers
+
+
+def answer_headers(headers: Mapping[str, str], chosen: str) -> dict[str, str]:
+    """Those of the 101 answer."""
+    answer = {"Upgrade": "websocket", "Sec-WebSocket-Accept": accepts(headers["sec-websocket-key"])}
+    if chosen:
+        answer["Sec-WebSocket-Protocol"] = chosen
+    return answer
+
+
+def request_headers(protocols: Iterable[str]) -> dict[str, str]:
+    """Those of a client's request."""
+    return {
+        "Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": base64.b64encode(os.urandom(16)).decode(), "Sec-WebSocket-Protocol": ", ".join(protocols),
+    }  # fmt: skip
+
+
+class WebSocketError(Exception):
+    """The other end broke the protocol or has failed."""
+
+
+class WebSocket:
+    """One end of a connection whose handshake is done.
+
+    Pings are answered and fragments joined here.  `closed` is True once the other end has said that it closes.
+    """
+
+    def __init__(self, server: bool) -> None:
+        from websockets.client import ClientProtocol
+        from websockets.protocol import Protocol, State
+        from websockets.server import ServerProtocol
+        from websockets.uri import parse_uri
+
+        self._protocol: Protocol
+        if server:
+            self._protocol = ServerProtocol(state=State.OPEN, max_size=LONGEST_MESSAGE)
+        else:
+            self._protocol = ClientProtocol(parse_uri("ws://localhost/"), state=State.OPEN, max_size=LONGEST_MESSAGE)
+        self._parts: list[bytes] = []
+        self.closed = False
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The whole messages that have come, text ones as UTF-8.  Raises WebSocketError."""
+        from websockets.frames import Opcode
+
+        self._protocol.receive_data(data)
+        messages: list[bytes] = []
+        for event in self._protocol.events_received():
+            opcode = event.opcode  # type: ignore[union-attr]
+            if opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
+                piece = bytes(event.data)  # type: ignore[union-attr]
+                if event.fin and not self._parts:  # type: ignore[union-attr]
+                    messages.append(piece)
+                    continue
+                self._parts.append(piece)
+                if event.fin:  # type: ignore[union-attr]
+                    messages.append(b"".join(self._parts))
+                    self._parts.clear()
+            elif opcode is Opcode.CLOSE:
+                self.closed = True
+        if self._protocol.parser_exc is not None:
+            raise WebSocketError(str(self._protocol.parser_exc))
+        return messages
+
+    def take(self) -> bytes:
+        """What is to be sent; once."""
+        return b"".join(self._protocol.data_to_send())
+
+    def send(self, message: bytes, text: bool = False) -> None:
+        from websockets.protocol import State
+
+        if self._protocol.state is State.OPEN:
+            if text:
+                self._protocol.send_text(message)
+            else:
+                self._protocol.send_binary(message)
+
+    def ping(self) -> None:
+        from websockets.protocol import State
+
+        if self._protocol.state is State.OPEN:
+            self._protocol.send_ping(b"")
+
+    def close(self, code: int = 1000, reason: str = "") -> None:
+        from websockets.protocol import State
+
+        if self._protocol.state is State.OPEN:
+            self._protocol.send_close(code, reason)
