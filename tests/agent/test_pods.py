@@ -325,8 +325,8 @@ async def test_an_extended_resource_of_somebody_else_survives(live: Cluster) -> 
 async def test_stand_ins_serve(live: Cluster) -> None:
     await live.create("web", c={"image": "nginx:1.29", "command": [], "ports": [{"containerPort": 28080}]})
     said = await live.log_has("web", "listening on")
-    address = said.split("listening on ")[1].split()[0]
-    host, _, port = address.partition(":")
+    port = said.split("listening on ")[1].split()[0].rpartition(":")[2]
+    host = (await live.pod("web"))["status"]["podIP"]
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
     assert b"200 OK" in await reader.read(100)

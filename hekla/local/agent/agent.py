@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +42,39 @@ class Objects:
             client, core.SERVICE, indexes={"namespace": lambda service: [service.metadata.namespace]}
         )
 
+        self._client = client
+        self._endpoints: dict[str, Cache[core.Endpoints]] = {}
+        """Of services without a selector, whose endpoints somebody else writes."""
+        self.on_endpoints: Callable[[str], None] = lambda namespace: None
+        self._tasks: set[asyncio.Task[None]] = set()
+
     @property
     def caches(self) -> list[Cache[Any]]:
-        return [self.config_maps, self.secrets, self.service_cache]
+        return [self.config_maps, self.secrets, self.service_cache, *self._endpoints.values()]
+
+    def endpoints(self, namespace: str, name: str) -> core.Endpoints | None:
+        cache = self._endpoints.get(f"{namespace}/{name}")
+        return cache.get(f"{namespace}/{name}") if cache is not None else None
+
+    def namespaces(self) -> set[str]:
+        return {service.metadata.namespace for service in self.service_cache.all()}
+
+    def follow_endpoints(self, service: core.Service, wanted: bool) -> None:
+        """Begins or ends to watch the endpoints of a service without a selector."""
+        key = meta.key(service)
+        if wanted and key not in self._endpoints and key != "default/kubernetes":
+            namespace = service.metadata.namespace
+            cache = Cache(self._client, core.ENDPOINTS, namespace=namespace, fields=f"metadata.name={service.metadata.name}")
+            cache.on_change(lambda old, new: self.on_endpoints(namespace))
+            self._endpoints[key] = cache
+            self._run(cache.start())
+        elif not wanted and (gone := self._endpoints.pop(key, None)) is not None:
+            self._run(gone.stop())
+
+    def _run(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def config_map(self, namespace: str, name: str) -> core.ConfigMap | None:
         return self.config_maps.get(f"{namespace}/{name}")
@@ -82,7 +112,7 @@ class Agent:
 
     async def start(self) -> None:
         """Takes up all pods of the nodes; returns when each has its worker."""
-        self.host.start()
+        self.host.on_new_network = self._network_is_new
         for name, keeper in self.keepers.items():
             self.spawn(keeper.run(), f"node {name}")
         for name in self.keepers:
@@ -91,12 +121,16 @@ class Agent:
         await asyncio.gather(*(cache.start() for cache in caches))
         await asyncio.gather(*(cache.synced() for cache in caches))
         await asyncio.gather(*(keeper.registered.wait() for keeper in self.keepers.values()))
+        await self.host.start()
         for cache in self.pods.values():
             cache.on_change(self._pod_changed)
         self.objects.config_maps.on_change(lambda old, new: self._object_changed("ConfigMap", old, new))
         self.objects.secrets.on_change(lambda old, new: self._object_changed("Secret", old, new))
-        self.objects.service_cache.on_change(lambda old, new: self.host.rename(found.metadata.namespace) if (found := new or old) else None)
+        self.objects.service_cache.on_change(self._service_changed)
+        self.objects.on_endpoints = self.host.rename
         known = {pod.metadata.uid for cache in self.pods.values() for pod in cache.all()}
+        if self.host.network is not None:
+            self.host.network.tell({"do": "keep", "uids": list(self.workers)})
         for directory in pod_directories(self.root):
             if directory.path.name not in known:
                 self.spawn(self.end_orphan(directory), f"orphan {directory.path.name}")
@@ -221,6 +255,17 @@ class Agent:
         directory.remove()
 
     # --- what pods refer to -----------------------------------------------------------------------------------------------
+
+    def _service_changed(self, old: core.Service | None, new: core.Service | None) -> None:
+        found = new or old
+        assert found is not None
+        if self.host.network is not None:
+            self.objects.follow_endpoints(found, new is not None and not new.spec.selector)
+        self.host.rename(found.metadata.namespace)
+
+    def _network_is_new(self) -> None:
+        for worker in self.workers.values():
+            worker.unplug()
 
     def _object_changed(self, kind: str, old: Any, new: Any) -> None:
         found = new if new is not None else old

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ FLAGS = (
     Flag("node-memory", TEXT, "", "memory of each node (default: the machine's)", check=quantity_problem),
     Flag("images", TEXT, "", "YAML file with rows for the table of images"),
     Flag("api-server-address", TEXT, "", "host:port at which pods reach the API server (default: as the kubeconfig has it)"),
-    Flag("isolation", TEXT, "auto", "auto, or none to do without namespaces even where they are allowed"),
+    Flag("isolation", TEXT, "auto", "auto, shared-network to leave pods in this machine's network, or none to do without any namespaces"),
     Flag("port", WHOLE, 0, "port of the node's endpoint on 127.0.0.1; 0 for any free one", check=between(0, 65535)),
     Flag("tls-cert-file", TEXT, "", "certificate of the node's endpoint (default: one of its own making)"),
     Flag("tls-private-key-file", TEXT, "", "key of that certificate"),
@@ -143,8 +144,15 @@ async def run(daemon: Daemon) -> None:
 
 async def make_agent(daemon: Daemon, root: Path, images: Images, recorder: Recorder) -> Agent:
     found = isolation.detect()
-    if daemon.options.isolation == "none":
-        found = isolation.Isolation(private_addresses=found.private_addresses, findings=found.findings)
+    match daemon.options.isolation:
+        case "none":
+            found = isolation.Isolation(private_addresses=found.private_addresses, cgroup=found.cgroup, findings=found.findings)
+        case "shared-network":
+            found = replace(found, network=False)
+        case "auto":
+            pass
+        case other:
+            raise DaemonError(f'--isolation: "{other}" is not known; write auto, shared-network or none')
     for finding in found.findings:
         if not finding.available:
             log.info("no %s (%s): %s", finding.name, finding.why_not, finding.cost)

@@ -9,19 +9,20 @@ import os
 import shlex
 import stat
 import sys
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
 
 from hekla.api import core
 from hekla.kube.client import Client
 from hekla.kube.events import Recorder
-from hekla.local.agent import hosts
+from hekla.local.agent import hosts, machine, naming
 from hekla.local.agent.environment import Sources
 from hekla.local.agent.images import Images
 from hekla.local.agent.isolation import Isolation
 from hekla.local.agent.logbook import Clock
+from hekla.local.agent.naming import Named
+from hekla.local.agent.network.network import Network, NetworkError
 from hekla.local.agent.records import PodDirectory, pod_directories
 from hekla.local.agent.reporter import Reporter
 from hekla.local.agent.runtime import Runtime
@@ -42,21 +43,34 @@ class Finder(Protocol):
     def config_map(self, namespace: str, name: str) -> core.ConfigMap | None: ...
     def secret(self, namespace: str, name: str) -> core.Secret | None: ...
     def services(self, namespace: str) -> Iterable[core.Service]: ...
+    def endpoints(self, namespace: str, name: str) -> core.Endpoints | None: ...
+    def namespaces(self) -> Iterable[str]: ...
 
 
 class Addresses:
-    """Loopback addresses, one a pod.
+    """Addresses of pods: of the pods' network, or on the machine's loopback where they have none.
 
-    The second byte comes from the directory, so that two clusters on one machine do not give out the same ones.
+    The loopback's second byte comes from the directory, so that two clusters on one machine do not give out the same ones.
     """
 
     def __init__(self, root: Path, private: bool) -> None:
         self.private = private
         digest = hashlib.sha256(os.fsencode(root.absolute())).digest()
         self.base = (127 << 24) | ((16 + digest[0] % 224) << 16)
+        self.first, self.size = 1, 65534
         self.taken: dict[str, str] = {}
         self._used: set[int] = set()
-        self._next = 1
+        self._next = 0
+
+    def within(self, base: str, prefix: int) -> None:
+        """From now on addresses are of this network, whose first two belong to its keeper and to the machine."""
+        number = int.from_bytes(bytes(int(part) for part in base.split(".")), "big")
+        if number == self.base:
+            return
+        self.private, self.base, self.first, self.size = True, number, 3, (1 << (32 - prefix)) - 1
+        self.taken.clear()
+        self._used.clear()
+        self._next = self.first - 1
 
     def take(self, uid: str, wanted: str = "") -> str:
         """An address for a pod: the one that it had, or a free one."""
@@ -66,8 +80,9 @@ class Addresses:
             return self.taken[uid]
         number = self._number(wanted)
         if number is None or number in self._used:
-            for _ in range(65533):
-                self._next = self._next % 65533 + 1
+            span = self.size - self.first
+            for _ in range(span):
+                self._next = self._next + 1 if self.first <= self._next + 1 < self.size else self.first
                 if self._next not in self._used:
                     break
             number = self._next
@@ -86,17 +101,7 @@ class Addresses:
         if len(parts) != 4 or not all(part.isdigit() for part in parts):
             return None
         number = int.from_bytes(bytes(int(part) for part in parts), "big") - self.base
-        return number if 0 < number < 65535 else None
-
-
-@dataclass(slots=True)
-class Named:
-    """A pod that has a hosts file."""
-
-    peer: hosts.Peer
-    directory: PodDirectory
-    labels: dict[str, str]
-    aliases: list[core.HostAlias] = field(default_factory=list)
+        return number if self.first <= number < self.size else None
 
 
 class Host:
@@ -126,22 +131,53 @@ class Host:
         self.api = api
         """(host, port) at which pods reach the API server."""
         self.pods_cgroup: Path | None = None
+        self.network = Network(root) if isolation.network else None
+        self._resolver = machine.read("/etc/resolv.conf")
+        self._switch: str | None = None
         self._names: dict[str, Named] = {}
+        self.on_new_network: Callable[[], None] = lambda: None
         self._stale: set[str] = set()
         self._rewrite: asyncio.TimerHandle | None = None
         self.path = self._search_path()
 
-    def start(self) -> None:
+    async def start(self) -> None:
         self.clock.start()
         self.reporter.start()
-        for directory in pod_directories(self.root):
-            if (record := directory.record()) is not None:
+        records = [record for directory in pod_directories(self.root) if (record := directory.record()) is not None]
+        if self.network is not None:
+            self.network.recall = self._network_is_new
+            if any(record.address for record in records):
+                try:
+                    await self.connect()
+                except NetworkError as error:
+                    log.error("%s", error)
+        for record in records:
+            if record.address:
                 self.addresses.take(record.uid, record.address)
+
+    async def connect(self) -> None:
+        """Returns when pods can have addresses.  Raises NetworkError."""
+        if self.network is None or self.network.up:
+            return
+        await self.network.ready()
+        self.addresses.within(self.network.base, self.network.prefix)
+        self._tell_everything()
+
+    async def _network_is_new(self) -> None:
+        """Another keeper has taken the place of one that died: every pod's cable and every name must be laid again."""
+        self._tell_everything()
+        self.on_new_network()
+
+    def _tell_everything(self) -> None:
+        for namespace in {"default", *self.finder.namespaces(), *(named.peer.namespace for named in self._names.values())}:
+            self.rename(namespace)
 
     async def close(self) -> None:
         if self._rewrite is not None:
             self._rewrite.cancel()
         await self.reporter.close()
+        if self.network is not None:
+            await self.network.close()
         self.runtime.close()
         self.clock.close()
 
@@ -165,6 +201,8 @@ class Host:
     def sources(self, pod: core.Pod, address: str, allocatable: dict[str, str | int | float]) -> Sources:
         """Where the references of a pod lead."""
         namespace = pod.metadata.namespace
+        inside = self.network is not None and not pod.spec.host_network and self._api_by_service
+        api = (naming.API_ADDRESS, str(naming.API_PORT)) if inside else self.api
         return Sources(
             config_map=lambda name: self.finder.config_map(namespace, name),
             secret=lambda name: self.finder.secret(namespace, name),
@@ -172,18 +210,34 @@ class Host:
             allocatable=allocatable,
             host_ip=HOST_ADDRESS,
             pod_ip=address,
-            api_host=self.api[0],
-            api_port=self.api[1],
+            api_host=api[0],
+            api_port=api[1],
         )
+
+    @property
+    def _api_by_service(self) -> bool:
+        """Whether pods with a network of their own reach the API server only through its service: it listens on the loopback."""
+        return self.api[0] == "localhost" or self.api[0].startswith("127.")
 
     # --- names ------------------------------------------------------------------------------------------------------------
 
     def name(self, pod: core.Pod, address: str, directory: PodDirectory) -> None:
         """Gives a pod its hosts file, now, and its name to the other pods of its namespace, soon."""
-        named = Named(hosts.peer_of(pod, address), directory, dict(pod.metadata.labels), list(pod.spec.host_aliases))
+        named = Named(
+            hosts.peer_of(pod, address), directory, dict(pod.metadata.labels), list(pod.spec.host_aliases), naming.ports_of(pod)
+        )
         self._names[pod.metadata.uid] = named
-        around = self._around(named.peer.namespace)
-        self._write(named, around, self._service_lines(named.peer.namespace, around))
+        if self.network is None:
+            around = self._around(named.peer.namespace)
+            self._write(named, around, self._service_lines(named.peer.namespace, around))
+        else:
+            self._write(named, [], [])
+        server = self.network.gateway if self.network is not None else ""
+        try:
+            (directory.path / "resolv.conf").write_text(naming.resolver(pod, server, self._resolver))
+            (directory.path / "hostname").write_text(f"{hosts.hostname_of(pod)}\n")
+        except OSError as error:
+            log.warning("%s: %s", directory.path, error.strerror)
         if named.peer.subdomain or self._served(named):
             self.rename(named.peer.namespace)
 
@@ -192,13 +246,21 @@ class Host:
         if named is not None and (named.peer.subdomain or self._served(named)):
             self.rename(named.peer.namespace)
 
+    def note_ready(self, uid: str, ready: bool) -> None:
+        """A pod has become fit to be sent connections, or unfit."""
+        named = self._names.get(uid)
+        if named is not None and named.ready != ready:
+            named.ready = ready
+            if self._served(named):
+                self.rename(named.peer.namespace)
+
     def _served(self, named: Named) -> bool:
         """Whether a service leads to the pod."""
         services = self.finder.services(named.peer.namespace)
-        return bool(hosts.service_lines(services, [(named.labels, named.peer.address)]))
+        return any(service.spec.selector and naming.matches(service.spec.selector, named.labels) for service in services)
 
     def rename(self, namespace: str) -> None:
-        """Names of a namespace have changed; its hosts files follow soon."""
+        """Names of a namespace have changed; hosts files, or the network, follow soon."""
         self._stale.add(namespace)
         if self._rewrite is None:
             self._rewrite = asyncio.get_running_loop().call_later(REWRITE_DELAY, self._rewrite_stale)
@@ -208,9 +270,27 @@ class Host:
         stale, self._stale = self._stale, set()
         for namespace in stale:
             around = self._around(namespace)
+            if self.network is not None:
+                self._tell(namespace, around)
+                continue
             services = self._service_lines(namespace, around)
             for named in around:
                 self._write(named, around, services)
+
+    def _tell(self, namespace: str, around: list[Named]) -> None:
+        """Tells the network how a namespace's names are now."""
+        assert self.network is not None
+        if not self.network.up:
+            return
+        services = []
+        for service in self.finder.services(namespace):
+            if namespace == "default" and service.metadata.name == "kubernetes":
+                continue
+            manual = None if service.spec.selector else self.finder.endpoints(namespace, service.metadata.name)
+            services.append(naming.described(service, around, manual))
+        if namespace == "default" and self._api_by_service:
+            services.append(naming.api_service(*self.api))
+        self.network.tell({"do": "names", "namespace": namespace, "services": services, "pods": naming.pod_names(around)})
 
     def _around(self, namespace: str) -> list[Named]:
         return [named for named in self._names.values() if named.peer.namespace == namespace]
@@ -227,3 +307,14 @@ class Host:
             hosts.write(named.directory.hosts, hosts.content(own, peers, named.aliases, services))
         except OSError as error:
             log.warning("%s: %s", named.directory.hosts, error.strerror)
+
+    def name_switch(self) -> str | None:
+        """A file to lie over /etc/nsswitch.conf, where the machine's own asks somebody who knows nothing of pods."""
+        if self._switch is None:
+            text = naming.switched(machine.read("/etc/nsswitch.conf"))
+            path = self.root / "nsswitch.conf"
+            if text is not None:
+                path.write_text(text)
+                os.chmod(path, 0o644)
+            self._switch = "" if text is None else str(path)
+        return self._switch or None

@@ -43,6 +43,8 @@ class Isolation:
     private_addresses: bool = False
     change_user: bool = False
     cgroup: Path | None = None
+    network: bool = False
+    """Each pod may have a network namespace, with an address that the others and this machine reach."""
     findings: tuple[Finding, ...] = field(default=(), compare=False)
 
     @property
@@ -62,6 +64,21 @@ def try_namespaces() -> dict[str, str]:
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         return dict.fromkeys(("user", *KINDS), f"the attempt failed: {error}")
     return {str(name): str(why) for name, why in answer.items()}
+
+
+def network_refused() -> str:
+    """Why pods cannot have a network of their own, "" when they can."""
+    if sys.platform != "linux":
+        return f"{sys.platform} has no network namespaces"
+    if os.geteuid():
+        return "only root can connect network namespaces with this machine"
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "hekla.local.agent.network.trial"], capture_output=True, timeout=PROBE_PATIENCE, check=True, text=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"the attempt failed: {error}"
+    return done.stdout.strip()
 
 
 def private_address_refused() -> str:
@@ -89,6 +106,9 @@ def detect() -> Isolation:
             refused[kind] = "of no use without a private view of the files"
         usable = []
     namespaces = (*base, *usable) if usable else ()
+    network = network_refused() if "mount" in usable and "user" not in base else (
+        refused.get("mount", "") or "only root can connect network namespaces with this machine"
+    )
     address = private_address_refused()
     cgroup, cgroup_refused = cgroups.find()
     findings = (
@@ -108,10 +128,10 @@ def detect() -> Isolation:
                 "runAsUser, runAsGroup and fsGroup are ignored: everything runs as you"),
         Finding("cpu and memory limits", cgroup is not None, cgroup_refused,
                 "limits are scheduled by but not enforced: a container may use more than it asked for"),
-        Finding("network of its own", False, "not built yet",
+        Finding("network of its own", not network, network,
                 "a pod that listens on every address (0.0.0.0) takes the port from all others; listen on the pod's name instead"),
     )  # fmt: skip
-    return Isolation(namespaces, not address, root, cgroup, findings)
+    return Isolation(namespaces, not address, root, cgroup, not network, findings)
 
 
 def survey() -> list[Finding]:

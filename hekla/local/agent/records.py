@@ -46,6 +46,8 @@ class Launch(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A cgroup directory to join; empty for none."""
     namespaces: list[str] = []
     """Of user, mount, uts and pid, what this machine allows."""
+    network: str = ""
+    """Path of the pod's network namespace; empty where it shares the machine's."""
     stdin: bool = False
     """Its standard input stays open for those who attach."""
     stdin_once: bool = False

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import psutil
 
+from hekla.local.agent.network import network
 from hekla.local.agent.records import Claim, Exit, Launch, Slot, pod_directories, start_of
 
 log = logging.getLogger("agent.runtime")
@@ -322,4 +323,5 @@ def stop_all(root: Path, grace: float = 2.0) -> int:
             with contextlib.suppress(OSError):
                 slot.give_up("Error", "")
             end_keeper(claim)
+    network.end(root)
     return len(claims)

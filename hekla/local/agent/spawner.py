@@ -33,6 +33,7 @@ SWEEP = "; kill -9 0"
 """Without a pid namespace: ends what the command has left behind in its process group, and the keeper itself."""
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWUSER, CLONE_NEWPID = 0x20000, 0x4000000, 0x10000000, 0x20000000
+CLONE_NEWNET = 0x40000000
 FLAGS = {"user": CLONE_NEWUSER, "mount": CLONE_NEWNS, "uts": CLONE_NEWUTS, "pid": CLONE_NEWPID}
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC = 1, 2, 4, 8, 32, 4096, 16384
 MS_UNBINDABLE, MS_PRIVATE = 1 << 17, 1 << 18
@@ -89,6 +90,13 @@ def enter(namespaces: list[str]) -> None:
         write("/proc/self/gid_map", f"{gid} {gid} 1")
     if "mount" in namespaces:
         mount("none", "/", flags=MS_REC | MS_PRIVATE)
+
+
+def enter_network(path: str) -> None:
+    """Moves into the network namespace of the pod."""
+    descriptor = os.open(path, os.O_RDONLY)
+    check(libc.setns(descriptor, CLONE_NEWNET), "enter the pod's network namespace")
+    os.close(descriptor)
 
 
 class Tree:
@@ -239,6 +247,8 @@ def begin(slot: str, answer: Callable[[str], None]) -> None:
     namespaces = launch.get("namespaces", [])
     if launch.get("cgroup"):
         write(f"{launch['cgroup']}/cgroup.procs", "0")
+    if launch.get("network"):
+        enter_network(launch["network"])
     if namespaces:
         enter(namespaces)
     if "mount" in namespaces:
@@ -404,6 +414,8 @@ def join(pid: int, slot: str, argv: list[str], tty: bool = False) -> None:
         except OSError:
             pass  # the container's limits are a courtesy to the machine; a command in it is no reason to fail
     kinds = [kind for kind in ("user", "mount", "uts", "pid") if kind in launch.get("namespaces", ())]
+    if launch.get("network"):
+        enter_network(f"/proc/{pid}/ns/net")
     opened = [os.open(f"/proc/{pid}/ns/{'mnt' if kind == 'mount' else kind}", os.O_RDONLY) for kind in kinds]
     for descriptor, kind in zip(opened, kinds):
         check(libc.setns(descriptor, FLAGS[kind]), f"enter the {kind} namespace")

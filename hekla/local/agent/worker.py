@@ -26,6 +26,7 @@ from hekla.local.agent.containers import Run
 from hekla.local.agent.host import HOST_ADDRESS, Host
 from hekla.local.agent.hosts import hostname_of
 from hekla.local.agent.images import ImageError
+from hekla.local.agent.network.network import NetworkError
 from hekla.local.agent.records import Launch, PodDirectory, PodRecord
 from hekla.local.agent.runtime import CannotStart, Instance
 from hekla.local.agent.statuses import FINAL, PENDING, PodView
@@ -70,6 +71,8 @@ class Worker:
         self.final = False
         """Succeeded or Failed was reported: nothing runs, nothing starts."""
         self.mounted: dict[str, Path] = {}
+        self.cable: str | None = None
+        """Path of the pod's network namespace; None until it is connected, "" where it shares the machine's."""
         self.stop_began: float | None = None
         self.reported: dict[str, Any] | None = None
         self.conditions: dict[str, core.PodCondition] = {}
@@ -95,7 +98,7 @@ class Worker:
         if begun:
             self.admitted = self.restored = True
             self.view.started = parse_time(self.pod.status.start_time) or time.time()
-        if record is not None:
+        if record is not None and record.address:
             self.place(record.address)
 
     # --- being told -------------------------------------------------------------------------------------------------------
@@ -105,6 +108,8 @@ class Worker:
 
     def update(self, pod: core.Pod) -> None:
         self.pod = pod
+        if pod.metadata.deletion_timestamp:
+            self.host.note_ready(self.uid, False)
         self.wake()
 
     def gone(self) -> None:
@@ -162,8 +167,8 @@ class Worker:
         if left is not None and left <= 0:
             await self.fail("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
             return LONGEST_BACK_OFF
-        if not self.view.sandbox:
-            self.place(self.host.addresses.take(self.uid))
+        if not await self.plug():
+            return RETRY
         wait = RETRY
         if await self.mount():
             wait = await self.advance()
@@ -184,6 +189,43 @@ class Worker:
         self.send(statuses.rejected(self.pod, reason, message, time.time()))
         self.closed(self)
         return False
+
+    async def plug(self) -> bool:
+        """Gives the pod its address and its place in the network; False while that cannot be."""
+        if self.cable is not None:
+            return True
+        network = None if self.pod.spec.host_network else self.host.network
+        try:
+            if network is not None:
+                await self.host.connect()
+            if not self.view.sandbox:
+                self.place(self.host.addresses.take(self.uid))
+            if network is None:
+                self.cable = ""
+            else:
+                pids = [run.instance.claim.pid for run in self.runs if run.instance is not None and run.instance.exit is None]
+                ports = [
+                    [port.host_ip, port.host_port, port.container_port]
+                    for run in self.runs for port in run.spec.ports if port.host_port and port.protocol in ("", "TCP")
+                ]  # fmt: skip
+                self.cable = await network.attach(self.uid, self.view.pod_ip, pids, ports)
+        except NetworkError as error:
+            self.complain("FailedCreatePodSandBox", f"Failed to create pod sandbox: {error}")
+            return False
+        return True
+
+    def unplug(self) -> None:
+        """The network has been made anew: the pod must be connected again."""
+        self.cable = None
+        self.wake()
+
+    def release(self) -> None:
+        """Nothing of the pod runs any more: its place in the network and its address are free."""
+        network = self.host.network
+        if network is None or self.pod.spec.host_network or not self.view.sandbox:
+            return
+        network.tell({"do": "detach", "uid": self.uid})
+        self.host.addresses.give_back(self.uid)
 
     def place(self, address: str) -> None:
         """Directory, address, names."""
@@ -370,7 +412,7 @@ class Worker:
         spec, pod, host = run.spec, self.pod, self.host
         image = host.image_environment()
         if not spec.command:
-            image["HEKLA_POD_IP"] = self.view.pod_ip if host.isolation.private_addresses else ""
+            image["HEKLA_POD_IP"] = self.view.pod_ip if host.isolation.private_addresses and not self.cable else ""
         built = environment.build(pod, spec, self.sources(), image)
         if built.skipped:
             names = ", ".join(built.skipped)
@@ -398,6 +440,14 @@ class Worker:
         if host.isolation.mounts:
             if not pod.spec.host_network or not any(target == "/etc/hosts" for _, target, _ in mounts):
                 mounts.append((str(self.directory.hosts), "/etc/hosts", False))
+            taken = {target for _, target, _ in mounts}
+            if self.cable or pod.spec.dns_policy == "None" or pod.spec.dns_config is not None:
+                mounts.append((str(self.directory.path / "resolv.conf"), "/etc/resolv.conf", False))
+                if self.cable and (switch := host.name_switch()) is not None:
+                    mounts.append((switch, "/etc/nsswitch.conf", True))
+            if os.path.exists("/etc/hostname"):
+                mounts.append((str(self.directory.path / "hostname"), "/etc/hostname", False))
+            mounts = [entry for at, entry in enumerate(mounts) if at < len(taken) or entry[1] not in taken]
             if cwd and not os.path.isdir(cwd) and not any((cwd + "/").startswith(t.rstrip("/") + "/") for _, t, _ in mounts):
                 mounts.append((str(scratch), cwd, False))
         else:
@@ -413,6 +463,7 @@ class Worker:
             argv=argv, env=known, cwd=cwd or str(scratch), mounts=mounts, hostname=hostname_of(pod), cgroup=cgroup,
             user=user if host.isolation.change_user else None, group=group if host.isolation.change_user else None,
             groups=groups if host.isolation.change_user else [], namespaces=list(host.isolation.namespaces),
+            network=self.cable or "",
         )  # fmt: skip
 
     # --- probes and hooks -------------------------------------------------------------------------------------------------
@@ -536,6 +587,10 @@ class Worker:
         self.final = True
         self.report()
         self.host.unname(self.uid)
+        if self.host.network is not None and self.view.sandbox:
+            self.release()
+            meta = self.pod.metadata
+            self.directory.make(PodRecord(meta.namespace, meta.name, self.uid, self.pod.spec.node_name, ""))
         self.closed(self)
 
     async def terminate(self) -> None:
@@ -573,6 +628,7 @@ class Worker:
         if self._late is not None:
             self._late.cancel()
         self.host.unname(self.uid)
+        self.release()
         self.host.addresses.give_back(self.uid)
         if self.host.pods_cgroup is not None:
             cgroups.remove(self.host.pods_cgroup, self.uid)
@@ -608,6 +664,8 @@ class Worker:
                 type=condition["type"], status=condition["status"], last_transition_time=condition["lastTransitionTime"],
                 reason=condition.get("reason", ""), message=condition.get("message", ""),
             )  # fmt: skip
+            if condition["type"] == "Ready":
+                self.host.note_ready(self.uid, condition["status"] == "True" and not self.pod.metadata.deletion_timestamp)
         meta = self.pod.metadata
         self.host.reporter.put(self.uid, meta.namespace, meta.name, {**status, "conditions": patched} if patched else status)
 
