@@ -15,6 +15,8 @@ from hekla.api.apps import DEPLOYMENT, REPLICA_SET
 from hekla.api.claims import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
 from hekla.api.core import CONFIG_MAP, NAMESPACE, REPLICATION_CONTROLLER, SERVICE, SERVICE_ACCOUNT
 from hekla.api.kinds import Kind
+from hekla.api.policy import POD_DISRUPTION_BUDGET
+from hekla.api.resource import RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
 from hekla.api.storage import STORAGE_CLASS
 from hekla.kube import notify
 from hekla.kube.cache import Cache
@@ -23,18 +25,25 @@ from hekla.kube.controller import Controller, run
 from hekla.kube.daemon import Daemon, connection_flags
 from hekla.kube.daemon import main as run_daemon
 from hekla.kube.events import Recorder
-from hekla.kube.flags import TEXT, Flag
+from hekla.kube.flags import SECONDS, TEXT, Flag
+from hekla.local.controllers.budgets import BudgetController
 from hekla.local.controllers.claims import reserved_for
 from hekla.local.controllers.deployments import DeploymentController
 from hekla.local.controllers.endpoints import EndpointsController
+from hekla.local.controllers.evictions import TaintEvictionController
 from hekla.local.controllers.garbage import GarbageCollector, Owned
+from hekla.local.controllers.lifecycle import GRACE, NodeLifecycleController
 from hekla.local.controllers.namespaces import ROOT_CERTIFICATE, AccountController, NamespaceController
+from hekla.local.controllers.nodes import NODES
+from hekla.local.controllers.podclaims import EphemeralVolumeController, ResourceClaimController, owners
+from hekla.local.controllers.podgc import PodCollector
 from hekla.local.controllers.pods import HOLDER, PODS, Json, Pod, holder
 from hekla.local.controllers.protection import ProtectionController
 from hekla.local.controllers.provisioner import PROVISIONER, Provisioner
 from hekla.local.controllers.replicas import ReplicasController
 from hekla.local.controllers.roles import CLUSTER_ROLES, AggregationController
 from hekla.local.controllers.volumes import VolumeController
+from hekla.local.controllers.workloads import workload_controllers
 
 
 def in_namespace(obj: Json) -> list[str]:
@@ -53,7 +62,7 @@ def owned(kind: Kind[Any]) -> Kind[Owned]:
 class Manager:
     """The controllers and the caches that they share."""
 
-    def __init__(self, client: Client, recorder: Recorder, certificate: str, storage: Path | None = None) -> None:
+    def __init__(self, client: Client, recorder: Recorder, certificate: str, storage: Path | None, grace: float) -> None:
         by_namespace = {"namespace": in_namespace}
         pods: Cache[Pod] = Cache(client, PODS, indexes={
             "namespace": lambda pod: [pod.metadata.namespace], "node": node_of, "claim": lambda pod: pod.claims, HOLDER: holder,
@@ -71,6 +80,9 @@ class Manager:
         volumes = Cache(client, PERSISTENT_VOLUME.untyped, indexes={"claim": lambda volume: [reserved_for(volume)]})
         claims = Cache(client, PERSISTENT_VOLUME_CLAIM.untyped, indexes={"volume": lambda claim: [claim["spec"].get("volumeName", "")]})
         classes = Cache(client, STORAGE_CLASS.untyped)
+        nodes = Cache(client, NODES)
+        budgets = Cache(client, POD_DISRUPTION_BUDGET.untyped, indexes=by_namespace)
+        device_claims = Cache(client, RESOURCE_CLAIM.untyped, indexes={"owner": owners})
         self.controllers: list[Controller] = [
             AccountController(client, namespaces, accounts, roots, certificate),
             NamespaceController(client, namespaces),
@@ -79,8 +91,15 @@ class Manager:
             ReplicasController("replicationcontroller", REPLICATION_CONTROLLER.untyped, client, replication, pods, recorder),
             DeploymentController(client, deployments, replica_sets, pods, recorder),
             AggregationController(client, Cache(client, CLUSTER_ROLES)),
+            NodeLifecycleController(client, nodes, pods, recorder, grace),
+            TaintEvictionController(client, nodes, pods, recorder),
+            PodCollector(client, nodes, pods),
+            BudgetController(client, budgets, pods, [replica_sets, deployments, replication], self.collector.plural_of, recorder),
+            EphemeralVolumeController(client, pods, claims, recorder),
+            ResourceClaimController(client, pods, device_claims, Cache(client, RESOURCE_CLAIM_TEMPLATE.untyped), recorder),
             VolumeController(client, volumes, claims, classes, recorder, PROVISIONER if storage else ""),
             ProtectionController(client, volumes, claims, pods),
+            *workload_controllers(client, pods, claims, recorder),
             self.collector,
         ]
         if storage is not None:
@@ -103,6 +122,7 @@ class Manager:
 FLAGS = (
     *connection_flags(0),
     Flag("root-ca-file", TEXT, "", "certificate of the authority that every namespace is given"),
+    Flag("node-monitor-grace-period", SECONDS, GRACE, "how long a node may be silent before it counts as lost"),
     Flag("storage-dir", TEXT, "", "directory below which volumes of the class \"standard\" are made; empty for no such class"),
 )
 
@@ -113,7 +133,7 @@ async def work(daemon: Daemon) -> None:
     recorder = Recorder(daemon.client, "kube-controllers")
     try:
         storage = Path(daemon.options.storage_dir) if daemon.options.storage_dir else None
-        await Manager(daemon.client, recorder, certificate, storage).run(notify.ready)
+        await Manager(daemon.client, recorder, certificate, storage, daemon.options.node_monitor_grace_period).run(notify.ready)
     finally:
         await recorder.close()
 

@@ -1,0 +1,28 @@
+"""The controllers of workloads, put together: what keeps pods running, and what runs them to their end.
+
+They share the caches that are handed in; what only they look at is cached here.
+"""
+
+from __future__ import annotations
+
+from hekla.api.apps import CONTROLLER_REVISION, STATEFUL_SET
+from hekla.kube.cache import Cache
+from hekla.kube.client import Client
+from hekla.kube.controller import Controller
+from hekla.kube.events import Recorder
+from hekla.local.controllers.pods import Json, Pod
+from hekla.local.controllers.statefulset.controller import StatefulSetController
+
+
+def in_namespace(obj: Json) -> list[str]:
+    return [obj["metadata"]["namespace"]]
+
+
+def workload_controllers(client: Client, pods: Cache[Pod], claims: Cache[Json], recorder: Recorder) -> list[Controller]:
+    """StatefulSets, DaemonSets, Jobs and CronJobs."""
+    by_namespace = {"namespace": in_namespace}
+    revisions = Cache(client, CONTROLLER_REVISION.untyped, indexes=by_namespace)
+    stateful_sets = Cache(client, STATEFUL_SET.untyped, indexes=by_namespace)
+    return [
+        StatefulSetController(client, stateful_sets, pods, revisions, claims, recorder),
+    ]
