@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 import struct
 
 from hekla.local.agent.records import Slot
@@ -63,6 +64,25 @@ class Held:
     def close(self) -> None:
         with contextlib.suppress(Exception):
             self.writer.close()
+
+
+def draining(slot: Slot) -> bool:
+    """Whether what the terminal showed last is still on its way to the log."""
+    path = slot.directory / "console"
+    return path.exists() and (launch := slot.launch()) is not None and launch.tty and listening(slot)
+
+
+def listening(slot: Slot) -> bool:
+    """Whether the holder lives."""
+    with contextlib.suppress(OSError):
+        directory = os.open(slot.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            with socket.socket(socket.AF_UNIX) as probe:
+                probe.connect(f"/proc/self/fd/{directory}/console")
+                return True
+        finally:
+            os.close(directory)
+    return False
 
 
 async def connect(slot: Slot) -> Held | None:

@@ -15,6 +15,7 @@ import msgspec
 
 from hekla.api import core
 from hekla.kube.http.server import Request, Response, Stream, Upgrade
+from hekla.local.agent import console
 from hekla.local.agent.logbook import Clock, Options, read
 from hekla.local.agent.records import PodDirectory, Slot
 from hekla.local.agent.streaming import Streaming
@@ -90,7 +91,7 @@ class Endpoint:
 def running(slot: Slot) -> bool:
     """Whether the container may still write."""
     claim = slot.claim()
-    return slot.exit() is None and claim is not None and claim.alive()
+    return (slot.exit() is None and claim is not None and claim.alive()) or console.draining(slot)
 
 
 def waiting(pod: core.Pod, container: str) -> str:

@@ -17,6 +17,7 @@ import fcntl
 import json
 import os
 import signal
+import socket
 import stat
 import sys
 import termios
@@ -24,11 +25,13 @@ import termios
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # the real `typing` costs every fork its memory
     from collections.abc import Callable
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
 KEEPER = 'exec 4>&2 2>/dev/null; (exec "$@" 2>&4 3>&- 4>&-); echo $? >&3'
 """Waits for the command.  The shell's own remarks ("Terminated") must not reach the log, hence the detour by descriptor 4, and
 the subshell, because dash would point its own standard error there too while it waits."""
+KEEPER_AT_TERMINAL = "trap : INT QUIT HUP TERM; " + KEEPER
+"""^C at the container's terminal is for the command; the keeper, which is in the same group, goes on waiting."""
 SWEEP = "; kill -9 0"
 """Without a pid namespace: ends what the command has left behind in its process group, and the keeper itself."""
 
@@ -244,6 +247,8 @@ def begin(slot: str, answer: Callable[[str], None]) -> None:
     os.setsid()
     log = os.open(f"{slot}/log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     directory = os.open(slot, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    tty = launch.get("tty", False)
+    reads, go = leave_holder(slot, launch, log) if tty or launch.get("stdin") else (os.open("/dev/null", os.O_RDONLY), -1)
     namespaces = launch.get("namespaces", [])
     if launch.get("cgroup"):
         write(f"{launch['cgroup']}/cgroup.procs", "0")
@@ -271,21 +276,69 @@ def begin(slot: str, answer: Callable[[str], None]) -> None:
         answer("! the slot was taken already")
         os._exit(0)
     result = os.open("exit", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600, dir_fd=directory)
+    if go >= 0:
+        os.write(go, b"!")
     answer(f"{pid} {start}")
     env, argv = launch.get("env", {}), launch["argv"]
+    if tty:
+        env.setdefault("TERM", "xterm")
     command = whole_path(argv[0], cwd, env.get("PATH", "/usr/bin:/bin"))
     if command is None:
         where = "no such file or directory" if "/" in argv[0] else "executable file not found in $PATH"
         fail(directory, result, f'failed to create containerd task: failed to create shim task: exec: "{argv[0]}": {where}')
-    become(launch.get("user"), launch.get("group"), launch.get("groups", []))
-    nothing = os.open("/dev/null", os.O_RDONLY)
     # Descriptors are moved above the ones that they will take, so that none overwrites another.
-    nothing, log, result = (duplicate(descriptor) for descriptor in (nothing, log, result))
-    for place, descriptor in enumerate((nothing, log, log, result)):
+    reads, log, result = (duplicate(descriptor) for descriptor in (reads, reads if tty else log, result))
+    for place, descriptor in enumerate((reads, log, log, result)):
         os.dup2(descriptor, place, inheritable=True)
+    if tty:
+        own_terminal(launch.get("user"), leader="pid" not in namespaces)
+    become(launch.get("user"), launch.get("group"), launch.get("groups", []))
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # not before: an agent that has died must not take this child with it
-    script = KEEPER if "pid" in namespaces else KEEPER + SWEEP
+    keeper = KEEPER_AT_TERMINAL if tty else KEEPER
+    script = keeper if "pid" in namespaces else keeper + SWEEP
     os.execve("/bin/sh", ["sh", "-c", script, "hekla-keeper", command, *argv[1:]], env)
+
+
+def leave_holder(slot: str, launch: dict[str, Any], log: int) -> tuple[int, int]:
+    """Starts the process that holds the far end of the container's standard input or terminal (holder.py).
+
+    Gives what the container reads from, and the pipe on which the holder is told that the container was really started.
+    """
+    os.chdir(slot)  # the path of a socket may have 107 bytes only
+    try:
+        os.unlink("console")
+    except FileNotFoundError:
+        pass
+    listener = socket.socket(socket.AF_UNIX)
+    mask = os.umask(0o177)
+    listener.bind("console")
+    os.umask(mask)
+    listener.listen(8)
+    tty = bool(launch.get("tty"))
+    if tty:
+        held, reads = os.openpty()
+    else:
+        reads, held = os.pipe()
+    hears, go = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        if os.fork():  # no child of the keeper's: whose children are the container
+            os._exit(0)
+        kept = (listener.fileno(), hears, log, held)
+        nothing = os.open("/dev/null", os.O_RDWR)
+        for place in (0, 1, 2):
+            os.dup2(nothing, place)
+        for descriptor in kept:
+            os.set_inheritable(descriptor, True)
+        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "holder.py")
+        numbers = [*map(str, kept), str(int(tty)), str(int(bool(launch.get("stdin_once"))))]
+        os.execv(sys.executable, [sys.executable, "-I", "-S", script, *numbers, f"{slot}/console"])
+    os.waitpid(child, 0)
+    for descriptor in (held, hears):
+        os.close(descriptor)
+    listener.close()
+    return reads, go
 
 
 def become(user: int | None, group: int | None, groups: list[int]) -> None:
@@ -437,9 +490,10 @@ def join(pid: int, slot: str, argv: list[str], tty: bool = False) -> None:
     os.execve(command, [command, *argv[1:]], env)
 
 
-def own_terminal(user: int | None) -> None:
-    """Makes the terminal at descriptor 0 that of this process alone, so that ^C reaches what runs in it."""
-    os.setsid()
+def own_terminal(user: int | None, leader: bool = False) -> None:
+    """Makes the terminal at descriptor 0 that of this process (which may lead its session already), so that ^C reaches what runs."""
+    if not leader:
+        os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     if user is not None:
         try:

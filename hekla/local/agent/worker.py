@@ -463,6 +463,7 @@ class Worker:
             argv=argv, env=known, cwd=cwd or str(scratch), mounts=mounts, hostname=hostname_of(pod), cgroup=cgroup,
             user=user if host.isolation.change_user else None, group=group if host.isolation.change_user else None,
             groups=groups if host.isolation.change_user else [], namespaces=list(host.isolation.namespaces),
+            stdin=spec.stdin, stdin_once=spec.stdin_once, tty=spec.tty,
             network=self.cable or "",
         )  # fmt: skip
 
