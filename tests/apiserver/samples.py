@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 Json = dict[str, Any]
@@ -32,7 +33,7 @@ ADDRESS = "192.0.2."
 CONDITION: Json = {
     "type": "Matrix", "status": "True", "reason": "Tested", "message": "by a test", "lastTransitionTime": "2026-01-01T00:00:00Z",
 }  # fmt: skip
-REQUEST = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIVE1Ib0NBUUF3R0RFV01CUUdBMVVFQXd3TmJXRjBjbWw0TG1WNFlXMXdiR1V3V1RBVEJnY3Fo"
+REQUEST = base64.b64encode(b"-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n").decode()
 
 
 def body(group: str, kind: str, name: str) -> Json:

@@ -137,7 +137,45 @@ def _certificate_signing_request(tree: Json) -> None:
     tree.setdefault("status", {})
 
 
+def _runtime_class(tree: Json) -> None:
+    for toleration in (tree.get("scheduling") or {}).get("tolerations", ()):
+        fill(toleration, operator="Equal")
+
+
+def _ingress_class(tree: Json) -> None:
+    parameters = (tree.get("spec") or {}).get("parameters")
+    if parameters is not None:
+        fill(parameters, scope="Cluster")
+
+
+def _flow_schema(tree: Json) -> None:
+    fill(tree.setdefault("spec", {}), matchingPrecedence=1000)
+
+
+def _priority_level(tree: Json) -> None:
+    spec = tree.setdefault("spec", {})
+    if spec.get("type") == "Exempt":
+        fill(spec.setdefault("exempt", {}), nominalConcurrencyShares=0, lendablePercent=0)
+    limited = spec.get("limited")
+    if limited is not None:
+        fill(limited, nominalConcurrencyShares=30, lendablePercent=0)
+        queuing = (limited.get("limitResponse") or {}).get("queuing")
+        if queuing is not None:
+            fill(queuing, queues=64, queueLengthLimit=50, handSize=8)
+
+
+def _api_service(tree: Json) -> None:
+    service = (tree.get("spec") or {}).get("service")
+    if service is not None:
+        fill(service, port=443)
+
+
 DEFAULTS = {
+    ("node.k8s.io", "RuntimeClass"): _runtime_class,
+    ("networking.k8s.io", "IngressClass"): _ingress_class,
+    ("flowcontrol.apiserver.k8s.io", "FlowSchema"): _flow_schema,
+    ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"): _priority_level,
+    ("apiregistration.k8s.io", "APIService"): _api_service,
     ("scheduling.k8s.io", "PriorityClass"): _priority_class,
     ("storage.k8s.io", "StorageClass"): _storage_class,
     ("storage.k8s.io", "CSIDriver"): _csi_driver,
