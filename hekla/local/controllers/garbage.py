@@ -68,6 +68,11 @@ class GarbageCollector(Controller):
         self.resources: dict[tuple[str, str], Resource] = {}
         self.synced = False
 
+    def plural_of(self, api_version: str, kind: str) -> str:
+        """The plural of a kind that is served; empty for any other."""
+        resource = self.resources.get((api_version, kind))
+        return resource.plural if resource is not None else ""
+
     async def follow_kinds(self, shared: Mapping[str, Cache[Pod]], changed: asyncio.Event) -> None:
         """Watches all kinds for ever; looks again at what is served whenever `changed` is set.
 
