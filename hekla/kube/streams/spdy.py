@@ -22,15 +22,14 @@ LONGEST_BLOCK = 64 * 1024
 MOST_HEADERS = 256
 CHUNK = 32 * 1024
 """Bytes of data that one frame of ours carries."""
-FIRST_WINDOW = 64 * 1024
 
-_WORDS = (
-    "options head post put delete trace accept accept-charset accept-encoding accept-language accept-ranges age allow authorization "
-    "cache-control connection content-base content-encoding content-language content-length content-location content-md5 "
-    "content-range content-type date etag expect expires from host if-match if-modified-since if-none-match if-range "
-    "if-unmodified-since last-modified location max-forwards pragma proxy-authenticate proxy-authorization range referer "
-    "retry-after server te trailer transfer-encoding upgrade user-agent vary via warning www-authenticate method get status"
-).split()
+_WORDS = """
+options head post put delete trace accept accept-charset accept-encoding accept-language accept-ranges age allow
+authorization cache-control connection content-base content-encoding content-language content-length content-location
+content-md5 content-range content-type date etag expect expires from host if-match if-modified-since if-none-match if-range
+if-unmodified-since last-modified location max-forwards pragma proxy-authenticate proxy-authorization range referer retry-
+after server te trailer transfer-encoding upgrade user-agent vary via warning www-authenticate method get status
+"""
 _REST = (
     "100101201202205206300302303304305306307402405406407408409410411412413414415416417502504505203 Non-Authoritative Information"
     "204 No Content301 Moved Permanently400 Bad Request401 Unauthorized403 Forbidden404 Not Found500 Internal Server Error"
@@ -40,7 +39,7 @@ _REST = (
 )
 DICTIONARY = b"".join(
     struct.pack(">I", len(word)) + word.encode()
-    for word in [*_WORDS, "200 OK", "version", "HTTP/1.1", "url", "public", "set-cookie", "keep-alive", "origin"]
+    for word in [*_WORDS.split(), "200 OK", "version", "HTTP/1.1", "url", "public", "set-cookie", "keep-alive", "origin"]
 ) + _REST.encode()  # fmt: skip
 """What both ends' header compression starts with."""
 

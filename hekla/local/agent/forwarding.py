@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import socket
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -12,6 +15,7 @@ import psutil
 
 from hekla.kube.streams.spdy import Data, Event, Opened, Reset
 from hekla.kube.streams.websocket import WebSocket
+from hekla.local.agent.probes import SPAWNER
 from hekla.local.agent.records import PodDirectory
 from hekla.local.agent.wire import Inlet, Lost, SpdyWire, Wire
 
@@ -41,35 +45,60 @@ class Ports:
 
     async def connect(self, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Raises NotListening."""
-        why = ""
-        for address in (self.address, None):
-            if address is None:
-                # A program that listens on localhost: it must be one of the pod's own, or a forward would open the machine.
-                address = await asyncio.to_thread(self._listener, port)
-                if address is None:
-                    break
-            try:
-                return await asyncio.wait_for(asyncio.open_connection(address, port, limit=PIECE), CONNECT_PATIENCE)
-            except TimeoutError:
-                why = f"dial tcp4 {address}:{port}: i/o timeout"
-            except OSError as error:
-                refused = isinstance(error, ConnectionRefusedError)
-                why = f"dial tcp4 {address}:{port}: connect: {'connection refused' if refused else error.strerror or error}"
-        raise NotListening(f"error forwarding port {port} to pod {self.uid}, uid : {why}")
+        try:
+            return await asyncio.wait_for(asyncio.open_connection(self.address, port, limit=PIECE), CONNECT_PATIENCE)
+        except TimeoutError:
+            why = "i/o timeout"
+        except OSError as error:
+            why = f"connect: {'connection refused' if isinstance(error, ConnectionRefusedError) else error.strerror or error}"
+        # A program that listens on localhost only.
+        found = await asyncio.to_thread(self._at_localhost, port)
+        if isinstance(found, socket.socket):
+            found.setblocking(False)
+            return await asyncio.open_connection(sock=found, limit=PIECE)
+        raise NotListening(f"error forwarding port {port} to pod {self.uid}, uid : dial tcp4 {self.address}:{port}: {why}")
 
-    def _listener(self, port: int) -> str | None:
-        """The address at which a process of the pod listens on a port."""
+    def _at_localhost(self, port: int) -> socket.socket | None:
+        """A connection to a port of the pod's localhost; None where nobody of the pod listens."""
         for slot in self.directory.slots():
             claim = slot.claim()
             if claim is None or slot.exit() is not None or not claim.alive():
                 continue
-            with contextlib.suppress(psutil.Error):
-                for process in psutil.Process(claim.pid).children(recursive=True):
-                    with contextlib.suppress(psutil.Error):
-                        for found in process.net_connections("tcp"):
-                            if found.status == psutil.CONN_LISTEN and found.laddr.port == port:
-                                return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(found.laddr.ip, found.laddr.ip)
+            launch = slot.launch()
+            if launch is not None and launch.network:
+                return dialled(claim.pid, port)
+            if (address := listener(claim.pid, port)) is not None:
+                with contextlib.suppress(OSError):
+                    return socket.create_connection((address, port), CONNECT_PATIENCE)
         return None
+
+
+def listener(keeper: int, port: int) -> str | None:
+    """The address at which a process of a container listens.  Pods that share the machine's localhost must not open it to everybody."""
+    with contextlib.suppress(psutil.Error):
+        for process in psutil.Process(keeper).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                for found in process.net_connections("tcp"):
+                    if found.status == psutil.CONN_LISTEN and found.laddr.port == port:
+                        return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(found.laddr.ip, found.laddr.ip)
+    return None
+
+
+def dialled(pid: int, port: int) -> socket.socket | None:
+    """A connection made inside of a pod's network."""
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            process = subprocess.Popen([sys.executable, "-I", "-S", str(SPAWNER), "dial", str(pid), str(port)], stdin=theirs.fileno())
+        ours.settimeout(CONNECT_PATIENCE)
+        try:
+            answer, descriptors, _, _ = socket.recv_fds(ours, 1024, 1)
+        except OSError:
+            process.kill()
+            return None
+        finally:
+            process.wait()
+    return socket.socket(fileno=descriptors[0]) if answer == b"+" and descriptors else None
 
 
 async def carry(

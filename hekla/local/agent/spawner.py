@@ -250,8 +250,8 @@ def begin(slot: str, answer: Callable[[str], None]) -> None:
     tty = launch.get("tty", False)
     reads, go = leave_holder(slot, launch, log) if tty or launch.get("stdin") else (os.open("/dev/null", os.O_RDONLY), -1)
     namespaces = launch.get("namespaces", [])
-    if launch.get("cgroup"):
-        write(f"{launch['cgroup']}/cgroup.procs", "0")
+    for group in launch.get("cgroup", "").split(":") if launch.get("cgroup") else ():
+        write(f"{group}/cgroup.procs", "0")
     if launch.get("network"):
         enter_network(launch["network"])
     if namespaces:
@@ -463,7 +463,8 @@ def join(pid: int, slot: str, argv: list[str], tty: bool = False) -> None:
         launch = json.load(file)
     if launch.get("cgroup"):
         try:
-            write(f"{launch['cgroup']}/cgroup.procs", "0")
+            for group in launch["cgroup"].split(":"):
+                write(f"{group}/cgroup.procs", "0")
         except OSError:
             pass  # the container's limits are a courtesy to the machine; a command in it is no reason to fail
     kinds = [kind for kind in ("user", "mount", "uts", "pid") if kind in launch.get("namespaces", ())]
@@ -490,6 +491,21 @@ def join(pid: int, slot: str, argv: list[str], tty: bool = False) -> None:
     os.execve(command, [command, *argv[1:]], env)
 
 
+def dial(pid: int, port: int) -> None:
+    """Connects to a port of localhost as a container sees it, and hands the connection to who holds the other end of descriptor 0."""
+    enter_network(f"/proc/{pid}/ns/net")
+    failure = ""
+    for host in ("127.0.0.1", "::1"):
+        try:
+            made = socket.create_connection((host, port), 5.0)
+        except OSError as error:
+            failure = failure or str(error.strerror or error)
+            continue
+        socket.send_fds(socket.socket(fileno=0), [b"+"], [made.fileno()])
+        return
+    os.write(0, failure.encode())
+
+
 def own_terminal(user: int | None, leader: bool = False) -> None:
     """Makes the terminal at descriptor 0 that of this process (which may lead its session already), so that ^C reaches what runs."""
     if not leader:
@@ -505,6 +521,8 @@ def own_terminal(user: int | None, leader: bool = False) -> None:
 if __name__ == "__main__":
     if sys.argv[1:] == ["probe"]:
         probe()
+    elif sys.argv[1:2] == ["dial"]:
+        dial(int(sys.argv[2]), int(sys.argv[3]))
     elif sys.argv[1:2] in (["join"], ["join-tty"]):
         join(int(sys.argv[2]), sys.argv[3], sys.argv[4:], sys.argv[1] == "join-tty")
     else:

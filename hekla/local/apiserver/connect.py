@@ -18,15 +18,14 @@ from hekla.local.apiserver.authorization import Access, Authorizer
 from hekla.local.apiserver.call import Call
 from hekla.local.apiserver.kind import Json
 from hekla.local.apiserver.kubelet import Kubelets, container_of
+from hekla.local.apiserver.proxy import Proxy
+from hekla.local.apiserver.registry import Registry
 from hekla.local.apiserver.status import Refusal, bad_request, internal, not_found
 
 if TYPE_CHECKING:
     from hekla.local.apiserver.admission import Admission
 
-KINDS = {
-    "exec": "PodExecOptions", "attach": "PodAttachOptions", "portforward": "PodPortForwardOptions",
-    "proxy": "PodProxyOptions",
-}  # fmt: skip
+KINDS = {"exec": "PodExecOptions", "attach": "PodAttachOptions", "portforward": "PodPortForwardOptions"}
 HANDED_ON = (
     "connection", "upgrade", "sec-websocket-key", "sec-websocket-version", "sec-websocket-protocol", "sec-websocket-extensions",
     "x-stream-protocol-version", "origin",
@@ -37,10 +36,12 @@ OVER = ("Succeeded", "Failed")
 class Connections:
     """The CONNECT side of the API server."""
 
-    def __init__(self, authorizer: Authorizer, admission: Admission) -> None:
+    def __init__(self, registry: Registry, authorizer: Authorizer, admission: Admission) -> None:
         self.kubelets: Kubelets | None = None
+        self.registry = registry
         self.authorizer = authorizer
         self.admission = admission
+        self.proxy = Proxy(self)
 
     async def connect(self, call: Call) -> Response | Stream | Upgrade:
         """exec, attach or portforward of a pod."""

@@ -14,6 +14,7 @@ from hekla.kube.http.server import Request, Response, Server, Stream, Upgrade
 from hekla.local.apiserver import bodies
 from hekla.local.apiserver.addresses import Addresses
 from hekla.local.apiserver.admission import Admission
+from hekla.local.apiserver.apiservices import ApiServices
 from hekla.local.apiserver.authentication import Authenticator
 from hekla.local.apiserver.authorization import Access, Authorizer
 from hekla.local.apiserver.bootstrap import Bootstrap
@@ -71,7 +72,7 @@ class ApiServer:
         self.health = Health(store)
         self.metrics = Metrics(store, registry)
         self.kubelets: Kubelets | None = None
-        self.connections = Connections(self.authorizer, admission)
+        self.connections = Connections(registry, self.authorizer, admission)
         self.bootstrap = Bootstrap(self.writer)
         admission.webhooks = Webhooks(registry)
         addresses = Addresses(registry)
@@ -80,6 +81,7 @@ class ApiServer:
         Plugins(registry, Limits(registry)).join(admission)
         self.events = EventExpiry(registry["events"].collection)
         self.definitions = Definitions(registry, self.writer, self.deleter)
+        self.api_services = ApiServices(registry, self.definitions, self.deleter)
         self.quotas = admission.quotas = Quotas(store, registry, self.writer)
         store.on_collection = self.quotas.follow
         self.ready = False
@@ -100,9 +102,11 @@ class ApiServer:
         self.quotas.start()
         self.events.start()
         await self.bootstrap.run()
+        await self.api_services.start()
 
     def stop(self) -> None:
         """Ends all watches, so that clients come again to the next server at once."""
+        self.api_services.stop()
         self.definitions.stop()
         self.quotas.stop()
         self.events.stop()
@@ -209,6 +213,8 @@ class ApiServer:
             return await self.subresources.put_scale(call, read_body(call, bodies.SCALE))
         if found.subresource in ("exec", "attach", "portforward"):
             return await self.connections.connect(call)
+        if found.subresource == "proxy":
+            return await self.connections.proxy.answer(call)
         match verb:
             case "get":
                 return await get(self.store, request, found)
@@ -283,6 +289,8 @@ def verb_of(request: Request, found: Route) -> str:
         return "delete" if found.name else "deletecollection"
     if method in ("PUT", "PATCH") and not found.name:
         return ""
+    if found.subresource == "proxy" and method in ("HEAD", "OPTIONS"):
+        return "get"
     return VERBS.get(method, "")
 
 
