@@ -508,32 +508,34 @@ class NodeTable:
 class NodeView:
     """Some rows of the table, as they would be after `extra` more pods of one class were placed on each.
 
+    `extra` is one number, or one for each row of the view, in which a row may then stand several times.
     Scores and filters that depend on a node's load read this, so the same code answers for all nodes now, for one
     node after a placement, and for a node after three more placements that nobody has made yet.
     """
 
-    __slots__ = ("_extra", "_pipelining", "_request", "rows", "table")
+    __slots__ = ("_extra", "_imagines", "_pipelining", "_request", "rows", "table")
 
     def __init__(
         self,
         table: NodeTable,
         rows: Rows | None = None,
         request: Request | None = None,
-        extra: int = 0,
+        extra: int | Rows = 0,
         pipelining: bool = False,
     ) -> None:
         self.table = table
         self.rows = rows
         self._request = request
         self._extra = extra
+        self._imagines = not isinstance(extra, int) or extra > 0
         self._pipelining = pipelining
 
     def __len__(self) -> int:
         return len(self.table) if self.rows is None else len(self.rows)
 
     @property
-    def extra(self) -> int:
-        """How many pods of the class are imagined on every row."""
+    def extra(self) -> int | Rows:
+        """How many pods of the class are imagined on every row, or on each."""
         return self._extra
 
     def take(self, column: NDArray[Any]) -> NDArray[Any]:
@@ -547,28 +549,28 @@ class NodeView:
     def used(self, column: int) -> Floats:
         """`[rows]` of one resource: held now, plus the imagined pods unless they are only promised."""
         base = self.take(self.table.used[column])
-        if self._extra and not self._pipelining:
+        if self._imagines and not self._pipelining:
             base = base + self._value(column) * self._extra
         return base
 
     def requested(self, column: int) -> Floats:
         """`[rows]` of one resource: held or promised, as Kubernetes' own scores count it."""
         base = self.take(self.table.requested[column])
-        if self._extra:
+        if self._imagines:
             base = base + self._value(column) * self._extra
         return base
 
     def nonzero(self, which: int) -> Floats:
         """`[rows]`: cpu (0) or memory (1) with the small default for containers that name none."""
         base = self.take(self.table.nonzero[which])
-        if self._extra and self._request is not None:
+        if self._imagines and self._request is not None:
             base = base + self._request.nonzero[which] * self._extra
         return base
 
     def pods(self) -> NDArray[np.int64]:
         """`[rows]`: how many pods are there."""
-        base = self.take(self.table.pods)
-        return base + self._extra if self._extra else base
+        base: NDArray[np.int64] = self.take(self.table.pods)
+        return base + self._extra if self._imagines else base
 
     def fits(self, request: Request, future: bool) -> Bools:
         """`[rows]`: room for one more request, now or once the releasing have gone."""
@@ -578,7 +580,7 @@ class NodeView:
             free = self.take(table.allocatable[column]) - self.take(table.used[column])
             if future:
                 free = free + self.take(table.releasing[column]) - self.take(table.pipelined[column])
-            if self._extra and (future or not self._pipelining):
+            if self._imagines and (future or not self._pipelining):
                 free = free - self._value(column) * self._extra
             fits = value < free + EPSILON
             result = fits if result is None else result & fits

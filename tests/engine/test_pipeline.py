@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -25,7 +27,7 @@ SCORES = st.sampled_from([
 ])  # fmt: skip
 
 
-def build(nodes: list, plugins: list, pods: int, request: tuple[float, int], seed: int) -> World:
+def build(nodes: list, plugins: list, pods: int, request: tuple[float, int], seed: int, **more: Any) -> World:
     world = World(policy(plugins=["gang", *plugins], actions="allocate"))
     world.policy = type(world.policy)(world.policy.actions, world.policy.tiers, {}, {}, seed)
     for number, ((cpu, memory), used, kind) in enumerate(nodes):
@@ -39,29 +41,64 @@ def build(nodes: list, plugins: list, pods: int, request: tuple[float, int], see
         {"weight": 7, "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}},
         {"weight": 3, "preference": {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}},
     ]}}}  # fmt: skip
-    world.job("many", pods=pods, min_available=1, cpu=request[0], memory=f"{request[1]}Gi", spec=prefers)
+    world.job("many", pods=pods, min_available=1, cpu=request[0], memory=f"{request[1]}Gi", **{"spec": prefers, **more})
     return world
 
 
-@settings(max_examples=300, deadline=None)
-@given(
-    nodes=NODES,
-    plugins=SCORES,
-    pods=st.integers(1, 20),
-    request=st.tuples(st.sampled_from([0.25, 0.5, 1, 2]), st.integers(1, 3)),
-    seed=st.integers(0, 2),
-)
-def test_many_at_once_equals_one_at_a_time(nodes: list, plugins: list, pods: int, request: tuple, seed: int) -> None:
-    at_once = build(nodes, plugins, pods, request, seed).run().bound()
+def bound(world: World, *, merged: bool, stepped: bool) -> dict[str, str]:
+    """What is bound when classes may be merged or stepped through; the plain way asks every filter and score before each pod."""
 
     def reluctant(self: Pipeline, *_: object) -> bool:
         return True
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Pipeline, "_wide", reluctant)  # Every placement is looked at alone.
-        one_by_one = build(nodes, plugins, pods, request, seed).run().bound()
+        if not merged:
+            patched.setattr(Pipeline, "_wide", reluctant)
+        if not stepped:
+            patched.setattr(Pipeline, "steps", lambda *_: None)
+        return world.run().bound()
 
-    assert at_once == one_by_one
+
+REQUESTS = st.tuples(st.sampled_from([0.25, 0.5, 1, 2]), st.integers(1, 3))
+
+
+@settings(max_examples=300, deadline=None)
+@given(nodes=NODES, plugins=SCORES, pods=st.integers(1, 20), request=REQUESTS, seed=st.integers(0, 2))
+def test_many_at_once_equals_one_at_a_time(nodes: list, plugins: list, pods: int, request: tuple, seed: int) -> None:
+    plain = bound(build(nodes, plugins, pods, request, seed), merged=False, stepped=False)
+    assert bound(build(nodes, plugins, pods, request, seed), merged=True, stepped=True) == plain
+    assert bound(build(nodes, plugins, pods, request, seed), merged=False, stepped=True) == plain
+
+
+KIN = {"matchLabels": {"kin": "yes"}}
+
+
+def spread(when: str, skew: int) -> dict:
+    return {"topologySpreadConstraints": [{"topologyKey": "zone", "maxSkew": skew, "whenUnsatisfiable": when, "labelSelector": KIN}]}
+
+
+def affinity(kind: str, key: str, weight: int) -> dict:
+    term = {"topologyKey": key, "labelSelector": KIN}
+    if weight:
+        return {"affinity": {kind: {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": weight, "podAffinityTerm": term}]}}}
+    return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+
+
+TOGETHER = st.one_of(
+    st.builds(spread, st.sampled_from(["DoNotSchedule", "ScheduleAnyway"]), st.integers(1, 3)),
+    st.builds(affinity, st.sampled_from(["podAffinity", "podAntiAffinity"]), st.sampled_from(["zone", "kubernetes.io/hostname"]),
+              st.sampled_from([0, 5, 60])),
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(nodes=NODES, plugins=SCORES, pods=st.integers(2, 20), request=REQUESTS, seed=st.integers(0, 2), terms=TOGETHER, ports=st.booleans())
+def test_stepping_equals_asking_every_time(
+    nodes: list, plugins: list, pods: int, request: tuple, seed: int, terms: dict, ports: bool
+) -> None:
+    more = {"spec": terms, "labels": {"kin": "yes"}, "port": 9000 if ports else 0}
+    plain = bound(build(nodes, plugins, pods, request, seed, **more), merged=True, stepped=False)
+    assert bound(build(nodes, plugins, pods, request, seed, **more), merged=True, stepped=True) == plain
 
 
 @settings(max_examples=150, deadline=None)

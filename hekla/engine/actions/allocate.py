@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from hekla.engine.heap import Heap
 from hekla.engine.nodes import Bools
 from hekla.engine.queues import Queue
@@ -354,9 +356,10 @@ def place(
         if ahead is not None:
             statement.place(tasks[at : at + 1], ahead, Status.ALLOCATED)
             return 1, None, False
+    steps = pipeline.steps(session, task, scope) if count > 1 else None
     while done < count:
         task = tasks[at + done]  # The same to filters; a score may still know one from the other.
-        candidates = pipeline.candidates(session, task, scope)
+        candidates = pipeline.candidates(session, task, scope) if steps is None else steps.candidates()
         pipelining = not len(candidates.idle)
         rows = candidates.future if pipelining else candidates.idle
         if task.nominated:
@@ -366,7 +369,10 @@ def place(
                 pipelining = row not in candidates.idle
         if not len(rows):
             return done, pipeline.explain(session, task, scope), False
-        chosen, _ = pipeline.fill(session, task, 1 if task.nominated else count - done, rows, pipelining)
+        if steps is None:
+            chosen, _ = pipeline.fill(session, task, 1 if task.nominated else count - done, rows, pipelining)
+        else:
+            chosen = np.array([steps.choose(pipeline.preferred(session, rows), pipelining)])
         batch = tasks[at + done : at + done + len(chosen)]
         statement.place(batch, chosen, Status.PIPELINED if pipelining else Status.ALLOCATED)
         done += len(chosen)

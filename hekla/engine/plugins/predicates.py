@@ -285,13 +285,11 @@ def _taints(pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
 def _ports(pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
     if not pods.ports:
         return None
-    if nodes.extra:
-        return np.zeros(len(nodes), dtype=np.bool_)
     result = np.ones(len(nodes.table), dtype=np.bool_)
     for row, used in nodes.table.ports.items():
         if any(_clash(wanted, taken) for wanted in pods.ports for taken in used):
             result[row] = False
-    free: Bools = nodes.take(result)
+    free: Bools = nodes.take(result) & np.equal(nodes.extra, 0)
     return free
 
 
