@@ -38,7 +38,11 @@ UNMANAGED = (
 
 
 class NoScale(Exception):
-    """What the pods' controllers want cannot be found out; the text says why."""
+    """What the pods' controllers want cannot be found out; the text says why, `again` after how many seconds it may be known."""
+
+    def __init__(self, why: str, again: float = 60.0) -> None:
+        super().__init__(why)
+        self.again = again
 
 
 def portion(value: int | str, total: int) -> int:
@@ -113,7 +117,7 @@ class BudgetController(Controller):
                 with_kind(budget), "Warning", "CalculateExpectedPodCountFailed", f"Failed to calculate the number of expected pods: {error}"
             )
             await self.fail_safe(budget, str(error))
-            return None
+            return error.again
         disrupted, wait = self.still_disrupted(budget, pods)
         healthy = sum(1 for pod in pods if pod.ready and not pod.deleting and pod.metadata.name not in disrupted)
         allowed = max(0, healthy - desired) if expected > 0 else 0
@@ -162,7 +166,7 @@ class BudgetController(Controller):
         group, _, version = owner.api_version.rpartition("/")
         plural = SCALED.get((group, owner.kind)) or self.plurals(owner.api_version, owner.kind)
         if not plural:
-            raise NoScale(f"no kind {owner.kind} of {owner.api_version} is served")
+            raise NoScale(f"no kind {owner.kind} of {owner.api_version} is served", again=1.0)
         kind: Kind[Json] = Kind(group, version, owner.kind, plural, True, dict)
         if (group, owner.kind) == ("apps", "ReplicaSet"):
             tree = await self.read(kind, owner, namespace)
