@@ -1,0 +1,210 @@
+"""Values that JSON has no form for, and what is asked of any value: its type's name, equality, order.
+
+JSON trees are evaluated as they are: bool, int, float, str, list, dict, None.  Here is what else an expression can make.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from hekla.cel.errors import Failed
+
+LOWEST, HIGHEST = -(2**63), 2**63 - 1
+SECOND = 1_000_000_000
+
+
+class Uint(int):
+    """An unsigned integer of 64 bits."""
+
+    __slots__ = ()
+
+
+class TypeValue:
+    """What `type(x)` gives, and what names such as `string` stand for."""
+
+    __slots__ = ("name",)
+    kind = "type"
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TypeValue) and other.name == self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Optional:
+    __slots__ = ("present", "value")
+    kind = "optional_type"
+
+    def __init__(self, value: Any, present: bool = True) -> None:
+        self.value = value
+        self.present = present
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Optional) or self.present is not other.present:
+            return False
+        return not self.present or same(self.value, other.value)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+NONE = Optional(None, False)
+
+
+class _Nanoseconds:
+    __slots__ = ("ns",)
+
+    def __init__(self, ns: int) -> None:
+        self.ns = ns
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other.ns == self.ns
+
+    def __lt__(self, other: Any) -> bool:
+        return bool(self.ns < other.ns)
+
+    def __le__(self, other: Any) -> bool:
+        return bool(self.ns <= other.ns)
+
+    def __gt__(self, other: Any) -> bool:
+        return bool(self.ns > other.ns)
+
+    def __ge__(self, other: Any) -> bool:
+        return bool(self.ns >= other.ns)
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.ns))
+
+
+_UNITS = {
+    "ns": 1, "us": 1000, "\u00b5s": 1000, "\u03bcs": 1000, "ms": 1_000_000, "s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND,
+}  # fmt: skip
+_SPAN = re.compile("(\\d+\\.?\\d*|\\.\\d+)(ns|us|\u00b5s|\u03bcs|ms|s|m|h)")
+
+
+NO_DURATION = "type conversion error from 'string' to 'google.protobuf.Duration'"
+
+
+class Duration(_Nanoseconds):
+    """A span of time in nanoseconds."""
+
+    __slots__ = ()
+    kind = "duration"
+
+    @classmethod
+    def read(cls, text: str) -> Duration:
+        """As Go writes durations: `1h30m`, `-1.5s`, `0`."""
+        body = text[1:] if text[:1] in ("+", "-") else text
+        if body == "0":
+            return cls(0)
+        total, at = 0, 0
+        while at < len(body):
+            match = _SPAN.match(body, at)
+            if match is None:
+                break
+            whole, _, part = match[1].partition(".")
+            unit = _UNITS[match[2]]
+            total += int(whole or 0) * unit + (int(part) * unit // 10 ** len(part) if part else 0)
+            at = match.end()
+        if not body or at != len(body):
+            raise Failed(NO_DURATION)
+        if total > HIGHEST:
+            raise Failed(NO_DURATION)
+        return cls(-total if text[0] == "-" else total)
+
+    def __str__(self) -> str:
+        """In seconds, as CEL converts durations to strings."""
+        sign, size = ("-", -self.ns) if self.ns < 0 else ("", self.ns)
+        whole, part = divmod(size, SECOND)
+        return f"{sign}{whole}" + (f".{part:09}".rstrip("0") if part else "") + "s"
+
+
+_MOMENT = re.compile(r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9})\d*)?([Zz]|[+-]\d\d:\d\d)")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+FIRST, LAST = -62135596800 * SECOND, 253402300800 * SECOND
+
+
+class Timestamp(_Nanoseconds):
+    """A moment, in nanoseconds since 1970."""
+
+    __slots__ = ()
+    kind = "timestamp"
+
+    @classmethod
+    def read(cls, text: str) -> Timestamp:
+        match = _MOMENT.fullmatch(text)
+        try:
+            if match is None:
+                raise ValueError
+            year, month, day, hour, minute, second = (int(match[position]) for position in range(1, 7))
+            ns = seconds_since(datetime(year, month, day, hour, minute, second, tzinfo=UTC)) * SECOND
+            ns += int((match[7] or "0").ljust(9, "0"))
+            zone = match[8]
+            if zone not in "Zz":
+                shift = (int(zone[1:3]) * 60 + int(zone[4:6])) * 60 * SECOND
+                ns -= shift if zone[0] == "+" else -shift
+            return cls(ns)
+        except ValueError:
+            raise Failed("type conversion error from 'string' to 'google.protobuf.Timestamp'") from None
+
+    def moment(self) -> datetime:
+        return _EPOCH + timedelta(microseconds=self.ns // 1000)
+
+    def __str__(self) -> str:
+        whole, part = divmod(self.ns, SECOND)
+        text = (_EPOCH + timedelta(seconds=whole)).strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0")
+        return text + (f".{part:09}".rstrip("0") if part else "") + "Z"
+
+
+def seconds_since(moment: datetime) -> int:
+    span = moment - _EPOCH
+    return span.days * 86400 + span.seconds
+
+
+_KINDS: dict[type, str] = {
+    bool: "bool", int: "int", Uint: "uint", float: "double", str: "string", bytes: "bytes", list: "list", dict: "map",
+    type(None): "null_type",
+}  # fmt: skip
+
+
+def kind_of(value: Any) -> str:
+    """The name under which overloads know a value's type."""
+    return _KINDS.get(type(value)) or str(value.kind)
+
+
+_SHOWN = {"timestamp": "google.protobuf.Timestamp", "duration": "google.protobuf.Duration"}
+
+
+def type_value(value: Any) -> TypeValue:
+    kind = kind_of(value)
+    return TypeValue(_SHOWN.get(kind, kind))
+
+
+_PLAIN = (str, int, bytes)
+_NUMBERS = (int, float)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equality across types, as CEL has it: numbers by value, everything else only with its own kind."""
+    kind = type(one)
+    if kind is type(other) and kind in _PLAIN:
+        return bool(one == other)
+    if kind is bool or type(other) is bool:
+        return one is other
+    if isinstance(one, _NUMBERS):
+        return isinstance(other, _NUMBERS) and one == other
+    if kind is list:
+        return type(other) is list and len(one) == len(other) and all(map(same, one, other))
+    if kind is dict:
+        if type(other) is not dict or len(one) != len(other):
+            return False
+        return all(key in other and same(value, other[key]) for key, value in one.items())
+    return type(other) is kind and bool(one == other)
