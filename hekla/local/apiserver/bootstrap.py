@@ -2,58 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from hekla.kube.http.server import Peer, Request
+from hekla.local.apiserver import roles
+from hekla.local.apiserver.addresses import RANGE
 from hekla.local.apiserver.call import Call
+from hekla.local.apiserver.fresh import now
 from hekla.local.apiserver.identity import ADMIN
 from hekla.local.apiserver.kind import Json
 from hekla.local.apiserver.route import Route
-from hekla.local.apiserver.writing import Writer
+from hekla.local.apiserver.writing import Writer, tree_copy
 
 RBAC = ("rbac.authorization.k8s.io", "v1")
-READ, WRITE = ["get", "list", "watch"], ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
-WORKLOADS: list[Json] = [
-    {"apiGroups": [""], "resources": [
-        "pods", "pods/log", "pods/status", "services", "endpoints", "configmaps", "persistentvolumeclaims", "replicationcontrollers",
-        "serviceaccounts", "events", "limitranges", "resourcequotas", "namespaces",
-    ]},
-    {"apiGroups": ["apps"], "resources": ["*"]},
-    {"apiGroups": ["batch"], "resources": ["*"]},
-    {"apiGroups": ["autoscaling"], "resources": ["*"]},
-    {"apiGroups": ["policy"], "resources": ["poddisruptionbudgets", "poddisruptionbudgets/status"]},
-    {"apiGroups": ["networking.k8s.io"], "resources": ["ingresses", "networkpolicies"]},
-]  # fmt: skip
-SECRETS: Json = {
-    "apiGroups": [""], "resources": ["secrets", "pods/exec", "pods/attach", "pods/portforward", "pods/proxy", "pods/eviction"],
-    "verbs": WRITE,
-}  # fmt: skip
-ROLES: Json = {"apiGroups": [RBAC[0]], "resources": ["roles", "rolebindings"], "verbs": WRITE}
+FLOWS = ("flowcontrol.apiserver.k8s.io", "v1")
 
 
-def rules(verbs: list[str]) -> list[Json]:
-    return [{**rule, "verbs": verbs} for rule in WORKLOADS]
+def flow(name: str, level: str, precedence: int, *groups: str) -> Json:
+    """A flow schema for the requests of some groups."""
+    subjects = [{"kind": "Group", "group": {"name": group}} for group in groups]
+    return {"metadata": {"name": name}, "spec": {
+        "matchingPrecedence": precedence, "priorityLevelConfiguration": {"name": level},
+        "rules": [{
+            "subjects": subjects,
+            "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": True, "namespaces": ["*"]}],
+            "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+        }],
+    }}  # fmt: skip
 
 
-def cluster_role(name: str, rules: list[Json], aggregates: str = "", into: str = "") -> Json:
-    labels = {"kubernetes.io/bootstrapping": "rbac-defaults"}
-    if into:
-        labels[f"rbac.authorization.k8s.io/aggregate-to-{into}"] = "true"
-    role: Json = {"metadata": {"name": name, "labels": labels}, "rules": rules}
-    if aggregates:
-        role["aggregationRule"] = {
-            "clusterRoleSelectors": [{"matchLabels": {f"rbac.authorization.k8s.io/aggregate-to-{aggregates}": "true"}}]
-        }
-    return role
-
-
-def binding(name: str, role: str, *groups: str) -> Json:
-    return {
-        "metadata": {"name": name, "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"}},
-        "roleRef": {"apiGroup": RBAC[0], "kind": "ClusterRole", "name": role},
-        "subjects": [{"kind": "Group", "name": group, "apiGroup": RBAC[0]} for group in groups],
-    }
-
-
-DISCOVERY = ["/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*", "/readyz", "/version", "/version/"]
 OBJECTS: list[tuple[tuple[str, str], str, Json]] = [
     *((("", "v1"), "namespaces", {"metadata": {"name": name}}) for name in ("default", "kube-system", "kube-public", "kube-node-lease")),
     (("", "v1"), "services", {
@@ -68,36 +45,20 @@ OBJECTS: list[tuple[tuple[str, str], str, Json]] = [
         "metadata": {"name": "system-node-critical"}, "value": 2000001000,
         "description": "Used for system critical pods that must not be moved from their current node.",
     }),
-    (RBAC, "clusterroles", cluster_role("cluster-admin", [
-        {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}, {"nonResourceURLs": ["*"], "verbs": ["*"]},
-    ])),
-    (RBAC, "clusterroles", cluster_role("admin", [], aggregates="admin")),
-    (RBAC, "clusterroles", cluster_role("edit", [], aggregates="edit", into="admin")),
-    (RBAC, "clusterroles", cluster_role("view", [], aggregates="view", into="edit")),
-    (RBAC, "clusterroles", cluster_role("system:aggregate-to-admin", [*rules(WRITE), SECRETS, ROLES], into="admin")),
-    (RBAC, "clusterroles", cluster_role("system:aggregate-to-edit", [*rules(WRITE), SECRETS], into="edit")),
-    (RBAC, "clusterroles", cluster_role("system:aggregate-to-view", rules(READ), into="view")),
-    (RBAC, "clusterroles", cluster_role("system:discovery", [{"nonResourceURLs": DISCOVERY, "verbs": ["get"]}])),
-    (RBAC, "clusterroles", cluster_role("system:public-info-viewer", [
-        {"nonResourceURLs": ["/healthz", "/livez", "/readyz", "/version", "/version/"], "verbs": ["get"]},
-    ])),
-    (RBAC, "clusterroles", cluster_role("system:basic-user", [
-        {"apiGroups": ["authorization.k8s.io"], "resources": ["selfsubjectaccessreviews", "selfsubjectrulesreviews"], "verbs": ["create"]},
-        {"apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"], "verbs": ["create"]},
-    ])),
-    (RBAC, "clusterroles", cluster_role("system:node", [
-        {"apiGroups": [""], "resources": ["nodes", "nodes/status", "pods", "pods/status", "events"], "verbs": WRITE},
-        {"apiGroups": [""], "resources": ["configmaps", "secrets", "services", "serviceaccounts", "persistentvolumeclaims"], "verbs": READ},
-        {"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"]},
-        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": WRITE},
-    ])),
-    (RBAC, "clusterrolebindings", binding("cluster-admin", "cluster-admin", "system:masters")),
-    (RBAC, "clusterrolebindings", binding("system:discovery", "system:discovery", "system:authenticated")),
-    (RBAC, "clusterrolebindings", binding("system:basic-user", "system:basic-user", "system:authenticated")),
-    (RBAC, "clusterrolebindings", binding(
-        "system:public-info-viewer", "system:public-info-viewer", "system:authenticated", "system:unauthenticated",
-    )),
-    (RBAC, "clusterrolebindings", binding("system:node", "system:node", "system:nodes")),
+    (("networking.k8s.io", "v1"), "servicecidrs", {
+        "metadata": {"name": "kubernetes", "finalizers": ["networking.k8s.io/service-cidr-finalizer"]}, "spec": {"cidrs": [str(RANGE)]},
+    }),
+    *((("", "v1"), "componentstatuses", {
+        "metadata": {"name": name}, "conditions": [{"type": "Healthy", "status": "True", "message": "ok"}],
+    }) for name in ("controller-manager", "scheduler", "etcd-0")),
+    (FLOWS, "prioritylevelconfigurations", {"metadata": {"name": "exempt"}, "spec": {"type": "Exempt"}}),
+    (FLOWS, "prioritylevelconfigurations", {"metadata": {"name": "catch-all"}, "spec": {
+        "type": "Limited", "limited": {"nominalConcurrencyShares": 5, "limitResponse": {"type": "Reject"}},
+    }}),
+    (FLOWS, "flowschemas", flow("exempt", "exempt", 1, "system:masters")),
+    (FLOWS, "flowschemas", flow("catch-all", "catch-all", 10000, "system:unauthenticated", "system:authenticated")),
+    *((RBAC, "clusterroles", role) for role in roles.CLUSTER_ROLES),
+    *((RBAC, "clusterrolebindings", binding) for binding in roles.CLUSTER_ROLE_BINDINGS),
 ]  # fmt: skip
 
 
@@ -108,14 +69,34 @@ class Bootstrap:
         self.writer = writer
 
     async def run(self) -> None:
-        for (group, version), plural, tree in OBJECTS:
-            resource = self.writer.registry.get(group, version, plural)
-            namespace = tree["metadata"].get("namespace", "")
-            key = f"{namespace}/{tree['metadata']['name']}" if namespace else tree["metadata"]["name"]
-            if resource is None or resource.collection.newest(key) is not None:
-                continue
-            request = Request("POST", "/bootstrap", "", {}, b"", Peer())
-            call = Call(request, Route(resource, namespace, "", ""), ADMIN, "create")
-            fresh = {key: value for key, value in tree.items() if key != "metadata"}
-            # What the server makes itself may have names and values that are refused to others (system- classes).
-            await self.writer.add(call, resource, namespace, {"metadata": dict(tree["metadata"]), **fresh}, validate=False)
+        # All at once: the disk is asked a few times instead of once an object.
+        for first in (True, False):
+            made = (self._make(*entry) for entry in OBJECTS if (entry[1] == "namespaces") is first)
+            await asyncio.gather(*made)
+        await self._ready_addresses()
+
+    async def _make(self, place: tuple[str, str], plural: str, tree: Json) -> None:
+        resource = self.writer.registry.get(*place, plural)
+        namespace = tree["metadata"].get("namespace", "")
+        key = f"{namespace}/{tree['metadata']['name']}" if namespace else tree["metadata"]["name"]
+        if resource is None or resource.collection.newest(key) is not None:
+            return
+        call = Call(Request("POST", "/bootstrap", "", {}, b"", Peer()), Route(resource, namespace, "", ""), ADMIN, "create")
+        # What the server makes itself may have names and values that are refused to others (system- classes).
+        await self.writer.add(call, resource, namespace, tree_copy(tree), validate=False)
+
+    async def _ready_addresses(self) -> None:
+        """Says that the range of service addresses can be used."""
+        resource = self.writer.registry.get("networking.k8s.io", "v1", "servicecidrs")
+        if resource is None:
+            return
+
+        def ready(tree: Json) -> Json:
+            if not (tree.get("status") or {}).get("conditions"):
+                condition = {"type": "Ready", "status": "True", "lastTransitionTime": now(), "reason": "",
+                             "message": "Kubernetes Service CIDR is ready"}  # fmt: skip
+                tree["status"] = {"conditions": [condition]}
+            return tree
+
+        call = Call(Request("PUT", "/bootstrap", "", {}, b"", Peer()), Route(resource, "", "kubernetes", ""), ADMIN, "update")
+        await self.writer.change(call, resource, "kubernetes", ready, retry=True, subresource="server", admit=False)

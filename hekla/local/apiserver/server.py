@@ -27,6 +27,7 @@ from hekla.local.apiserver.eviction import Evictions
 from hekla.local.apiserver.expiry import EventExpiry
 from hekla.local.apiserver.health import Health
 from hekla.local.apiserver.identity import NOBODY, User
+from hekla.local.apiserver.impersonation import impersonated
 from hekla.local.apiserver.kubelet import Kubelets
 from hekla.local.apiserver.limits import Limits
 from hekla.local.apiserver.metrics import Metrics
@@ -159,7 +160,7 @@ class ApiServer:
     async def _resource(self, request: Request, found: Route, user: User, verb: str) -> Answer:
         kind = found.kind
         if (user.name != "" and not user.master) or "impersonate-user" in request.headers:
-            user = self._impersonated(request, user)
+            user = impersonated(self.authorizer, request, user)
             self.authorizer.check(user, access_of(found, verb))
         if verb == "":
             raise method_not_allowed()
@@ -181,6 +182,8 @@ class ApiServer:
                     raise method_not_allowed()
                 review = self.reviews.handlers.get((kind.group, kind.plural))
                 if review is not None:
+                    if ";as=" in request.headers.get("accept", ""):
+                        refuse_forms(request)
                     return await review(call)
                 if kind.plural == "bindings" and not kind.group:
                     return await self.subresources.bind(call, "")
@@ -229,28 +232,13 @@ class ApiServer:
             raise Refusal(501, "this server was started without a certificate for node agents", reason="NotImplemented", details={})
         return await self.kubelets.log(call)
 
-    def _impersonated(self, request: Request, user: User) -> User:
-        """The user that the Impersonate- headers name, when the caller may impersonate."""
-        name = request.headers.get("impersonate-user")
-        if not name:
-            return user
-        self.authorizer.check(user, Access("impersonate", "", "users", name=name))
-        groups = tuple(g for g in request.headers.get("impersonate-group", "").split(",") if g)
-        for group in groups:
-            self.authorizer.check(user, Access("impersonate", "", "groups", name=group))
-        if name.startswith("system:serviceaccount:") and not groups:
-            groups = ("system:serviceaccounts", f"system:serviceaccounts:{name.split(':')[2]}")
-        if name != "system:anonymous" and "system:authenticated" not in groups:
-            groups = (*groups, "system:authenticated")
-        return User(name, groups, request.headers.get("impersonate-uid", ""))
-
     # --- everything else ------------------------------------------------------------------------------------------------
 
     async def _other(self, request: Request, found: Unserved | None, user: User) -> Answer:
         path = request.path.rstrip("/") or "/"
         verb = request.method.lower()
         if user is NOBODY or not user.master or "impersonate-user" in request.headers:
-            user = self._impersonated(request, user)
+            user = impersonated(self.authorizer, request, user)
             self.authorizer.check(user, Access("get" if verb == "head" else verb, path=path))
         if isinstance(found, Unserved):
             raise no_such_resource()
@@ -292,6 +280,14 @@ def verb_of(request: Request, found: Route) -> str:
     if found.subresource == "proxy" and method in ("HEAD", "OPTIONS"):
         return "get"
     return VERBS.get(method, "")
+
+
+def refuse_forms(request: Request) -> None:
+    """What is no object with metadata has no form but its own; raises 406 when none other is asked for."""
+    clauses = request.headers.get("accept", "").split(",")
+    if all(";as=" in clause for clause in clauses):
+        accepted = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+        raise Refusal(406, f"only the following media types are accepted: {accepted}", details={})
 
 
 def access_of(found: Route, verb: str) -> Access:

@@ -1,0 +1,49 @@
+"""Acting in another user's name: the Impersonate- headers, each of which the caller must be allowed (local-cluster 7.1)."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote
+
+from hekla.kube.http.server import Request
+from hekla.local.apiserver.authorization import Access, Authorizer
+from hekla.local.apiserver.identity import ANONYMOUS, AUTHENTICATED, SERVICE_ACCOUNT, User
+from hekla.local.apiserver.status import internal
+
+GROUP = "authentication.k8s.io"
+EXTRA = "impersonate-extra-"
+
+
+def impersonated(authorizer: Authorizer, request: Request, user: User) -> User:
+    """The user that the headers name, or the caller where they name none.  Raises 403 for one he may not be."""
+    headers = request.headers
+    name = headers.get("impersonate-user")
+    if not name:
+        if any(key.startswith("impersonate-") for key in headers):
+            raise internal("requested [] without impersonating a user")
+        return user
+    namespace, _, account = name.removeprefix(SERVICE_ACCOUNT).partition(":") if name.startswith(SERVICE_ACCOUNT) else ("", "", "")
+    if account:
+        authorizer.check(user, Access("impersonate", "", "serviceaccounts", namespace=namespace, name=account))
+    else:
+        authorizer.check(user, Access("impersonate", "", "users", name=name))
+    groups = tuple(text.strip() for text in headers.get("impersonate-group", "").split(",") if text.strip())
+    for group in groups:
+        authorizer.check(user, Access("impersonate", "", "groups", name=group))
+    uid = headers.get("impersonate-uid", "")
+    if uid:
+        authorizer.check(user, Access("impersonate", GROUP, "uids", name=uid))
+    extra: dict[str, tuple[str, ...]] = {}
+    for key, text in headers.items():
+        if key.startswith(EXTRA):
+            what = unquote(key.removeprefix(EXTRA)).lower()
+            values = tuple(value.strip() for value in text.split(","))
+            for value in values:
+                authorizer.check(user, Access("impersonate", GROUP, "userextras", what, name=value))
+            extra[what] = values
+    if account and not groups:
+        groups = (f"{SERVICE_ACCOUNT[:-1]}s", f"{SERVICE_ACCOUNT[:-1]}s:{namespace}")
+    if name != ANONYMOUS:
+        groups = groups if AUTHENTICATED in groups else (*groups, AUTHENTICATED)
+    elif "system:unauthenticated" not in groups:
+        groups = (*groups, "system:unauthenticated")
+    return User(name, groups, uid, extra)
