@@ -1,0 +1,1 @@
+"""DaemonSets: one pod on every node that suits.  Reference: local-cluster 10.6."""
