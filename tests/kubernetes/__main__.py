@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.kubernetes import checklist, e2e, programs
+from tests.kubernetes import checklist, differ, differences, e2e, generated, programs, scripts
 from tests.kubernetes.clusters import local_cluster, reference_cluster
 from tests.kubernetes.processes import NotStarted
 
@@ -57,6 +57,12 @@ def parser() -> argparse.ArgumentParser:
     checklist_ = commands.add_parser("checklist", help="tests/cluster against the reference server")
     checklist_.add_argument("pytest", nargs="*", help="more arguments of pytest, behind --")
     checklist_.set_defaults(command=check)
+    differ_ = commands.add_parser("differ", help="the same requests to both servers")
+    differ_.add_argument("--scripts", default="", help="only the scripts whose name this expression finds")
+    differ_.add_argument("--generated", type=int, default=0, help="so many scripts made up at random, besides those written by hand")
+    differ_.add_argument("--seed", type=int, default=1, help="of what is made up (default: %(default)s)")
+    differ_.add_argument("--examples", type=int, default=3, help="requests named with each difference (default: %(default)s)")
+    differ_.set_defaults(command=differing)
     return result
 
 
@@ -110,6 +116,17 @@ def conformance(options: argparse.Namespace) -> int:
 def check(options: argparse.Namespace) -> int:
     with checklist.cluster(say) as kubeconfig:
         return checklist.run(kubeconfig, options.pytest).returncode
+
+
+def differing(options: argparse.Namespace) -> int:
+    chosen = [script for script in scripts.scripts() if re.search(options.scripts, script.name)]
+    chosen += generated.scripts(options.seed, options.generated)
+    with differ.both(say) as apis:
+        requests, found = differ.run_all(chosen, apis, say)
+    rest, met = differences.sorted_out(found)
+    print(differences.report(rest, options.examples))
+    print(f"\n{requests} requests, {len(rest)} differences, {sum(met.values())} more that are intended")
+    return 1 if rest else 0
 
 
 if __name__ == "__main__":

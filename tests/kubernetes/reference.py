@@ -16,8 +16,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+
+from hekla.api import crds
 from hekla.local import certificates
 from hekla.local.certificates import Authority, Leaf
+from tests.cluster.api import Api
 from tests.kubernetes import programs
 from tests.kubernetes.processes import Processes, free_port
 
@@ -40,15 +44,17 @@ class Reference:
         self._built = built
         self._port = free_port()
 
-    def start(self, *flags: str) -> None:
+    def start(self, *flags: str, controllers: bool = True) -> None:
         """Starts the servers and returns when they answer.  Raises NotStarted."""
         certificates.ensure(self.pki)
         Authority(self.pki).ensure(MANAGER)
+        self._write_public_key()
         self._write_kubeconfig(self.kubeconfig, "admin")
         self._write_kubeconfig(self.directory / "controller-manager.kubeconfig", MANAGER.name)
         store = self._start_etcd()
         self._start_apiserver(store, flags)
-        self._start_controllers()
+        if controllers:
+            self._start_controllers()
 
     def _start_etcd(self) -> str:
         store, peers = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
@@ -66,7 +72,7 @@ class Reference:
             "--bind-address=127.0.0.1", f"--secure-port={self._port}", f"--advertise-address={ADVERTISED}",
             f"--cert-dir={pki}", f"--tls-cert-file={pki / 'apiserver.crt'}", f"--tls-private-key-file={pki / 'apiserver.key'}",
             f"--client-ca-file={pki / 'ca.crt'}", f"--service-cluster-ip-range={SERVICES}", "--authorization-mode=Node,RBAC",
-            f"--service-account-issuer={ISSUER}", f"--service-account-key-file={pki / 'sa.key'}",
+            f"--service-account-issuer={ISSUER}", f"--service-account-key-file={pki / 'sa.pub'}",
             f"--service-account-signing-key-file={pki / 'sa.key'}", f"--kubelet-client-certificate={pki / 'kubelet-client.crt'}",
             f"--kubelet-client-key={pki / 'kubelet-client.key'}", f"--kubelet-certificate-authority={pki / 'ca.crt'}",
             "--kubelet-preferred-address-types=InternalIP,Hostname", "--allow-privileged=true",
@@ -98,7 +104,10 @@ class Reference:
         ])  # fmt: skip
 
     def add_scheduler(self) -> None:
-        """Starts Hekla's scheduler as the default one."""
+        """Starts Hekla's scheduler as the default one, after the definitions that it is installed with."""
+        api = Api(self.kubeconfig)
+        for definition in crds.all():
+            api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
         self.processes.start("scheduler", [
             sys.executable, "-m", "hekla", "scheduler", f"--kubeconfig={self.kubeconfig}", "--default-scheduler", "--leader-elect=false",
         ])  # fmt: skip
@@ -116,6 +125,11 @@ class Reference:
             return 0, b""
         finally:
             connection.close()
+
+    def _write_public_key(self) -> None:
+        # kube-apiserver reads a public key from a public key's file only.
+        key = load_pem_private_key((self.pki / "sa.key").read_bytes(), None)
+        self.pki.joinpath("sa.pub").write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
 
     def _ready(self) -> bool:
         return self.get("/readyz")[0] == 200
@@ -135,13 +149,13 @@ class Reference:
 
 
 @contextmanager
-def reference(*flags: str, say: programs.Say = lambda _: None) -> Iterator[Reference]:
-    """A reference cluster for the time of a `with`.  Raises CannotBuild, NotStarted."""
+def reference(*flags: str, controllers: bool = True, say: programs.Say = lambda _: None) -> Iterator[Reference]:
+    """A reference cluster for the time of a `with`, or only its API server.  Raises CannotBuild, NotStarted."""
     built = programs.need(*programs.SERVER, say=say)
     directory = Path(tempfile.mkdtemp(prefix="hekla-reference-"))
     server = Reference(directory, built)
     try:
-        server.start(*flags)
+        server.start(*flags, controllers=controllers)
         yield server
     finally:
         server.stop()

@@ -1,0 +1,124 @@
+"""Request scripts that nobody wrote: valid objects with something changed, and anything one may do with them.  A seed gives the same scripts again."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from tests.cluster.api import JSON, JSON_PATCH, MERGE, STRATEGIC, TABLE, YAML, Tree
+from tests.kubernetes.exchange import Script, Step
+from tests.kubernetes.samples import SAMPLES, Sample
+
+STEPS = 40
+ODD: tuple[Any, ...] = (
+    None, "", " ", "x", "UPPER", "a b", "a" * 300, 0, 1, -1, 1.5, 10**18, True, False, [], {}, [None], ["x"], {"a": None}, {"a": "b"}, "100%", "1Gi",
+    "-1", "2020-01-01T00:00:00Z", "10.0.0.1", "ä", "\u0000", [{"name": "x"}, {"name": "x"}],
+)  # fmt: skip
+ACCEPTS = ("", JSON, YAML, TABLE, "*/*", "text/html", f"text/html,{JSON}", "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io")
+SELECTORS = ("a=b", "a!=b", "a in (b,c)", "!a", "a", "a in", "=", "a>1", "a=b,c!=d")
+QUERIES: tuple[dict[str, str], ...] = (
+    {"dryRun": "All"}, {"dryRun": "x"}, {"fieldValidation": "Strict"}, {"fieldValidation": "Warn"}, {"fieldValidation": "Ignore"}, {"fieldManager": "me"},
+    {"pretty": "true"}, {"force": "true"}, {"unknown": "1"},
+)  # fmt: skip
+
+
+def scripts(seed: int, count: int) -> Iterator[Script]:
+    """So many scripts, each about one kind."""
+    for number in range(count):
+        chance = random.Random(f"{seed}-{number}")
+        sample = chance.choice(SAMPLES)
+        yield Script(f"made-up {seed}-{number} {sample.plural}", tuple(_steps(chance, sample)))
+
+
+def _steps(chance: random.Random, sample: Sample) -> Iterator[Step]:
+    names = ["x", "y"] if sample.namespaced else ["{{ns}}-x", "{{ns}}-y"]
+    for _ in range(STEPS):
+        name = chance.choice(names)
+        one = f"{sample.collection}/{name}"
+        if sample.status and chance.random() < 0.15:
+            one += "/status"
+        query = dict(chance.choice(QUERIES)) if chance.random() < 0.3 else {}
+        what = chance.choices(("create", "get", "list", "update", "patch", "delete"), (5, 2, 1, 3, 5, 1))[0]
+        if what == "create":
+            yield Step("POST", sample.collection, _body(chance, sample, name), query=query)
+        elif what == "get":
+            yield Step("GET", one, accept=chance.choice(ACCEPTS))
+        elif what == "list":
+            yield Step("GET", sample.collection, accept=chance.choice((TABLE, "", YAML)), query={
+                "labelSelector": chance.choice(SELECTORS), "fieldSelector": f"metadata.name={name}", "limit": chance.choice(("", "0", "1"))})  # fmt: skip
+        elif what == "update":
+            yield Step("PUT", one, _body(chance, sample, name), query=query)
+        elif what == "patch":
+            yield _patch(chance, sample, one, query)
+        else:
+            yield Step("DELETE", one.removesuffix("/status"), query={"gracePeriodSeconds": "0"} if chance.random() < 0.7 else {})
+
+
+def _body(chance: random.Random, sample: Sample, name: str) -> Tree:
+    """An object; every other one with something wrong in it, or merely unusual."""
+    body = copy.deepcopy(sample.named(name))
+    while chance.random() < 0.5:
+        _change(chance, body)
+    return body
+
+
+def _patch(chance: random.Random, sample: Sample, path: str, query: dict[str, str]) -> Step:
+    kind = chance.choice((MERGE, STRATEGIC, JSON_PATCH))
+    whole = sample.named("x")
+    if kind == JSON_PATCH:
+        return Step("PATCH", path, [_operation(chance, whole) for _ in range(chance.randint(1, 3))], kind, query=query)
+    patch: Tree = {"metadata": {"labels": {"a": chance.choice(("b", None, "c"))}}} if chance.random() < 0.4 else {}
+    keys = [key for key in whole if key not in ("apiVersion", "kind", "metadata")]
+    if keys and chance.random() < 0.8:
+        part = {key: copy.deepcopy(whole[key]) for key in chance.sample(keys, 1)}
+        _change(chance, part)
+        patch.update(part)
+    return Step("PATCH", path, patch, kind, query=query)
+
+
+def _operation(chance: random.Random, whole: Tree) -> Tree:
+    place = chance.choice(["/metadata/labels", "/metadata/annotations/a", "/none/none", *_pointers(whole)])
+    operation: Tree = {"op": chance.choice(("add", "replace", "remove", "test", "copy", "move")), "path": place}
+    if operation["op"] in ("add", "replace", "test"):
+        operation["value"] = chance.choice(ODD)
+    elif operation["op"] != "remove":
+        operation["from"] = chance.choice(["/metadata/labels", *_pointers(whole)])
+    return operation
+
+
+def _pointers(value: Any, here: str = "") -> list[str]:
+    """Pointers to what is inside of an object, apart from what says which object it is."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    found = []
+    for key, child in inner:
+        if here == "" and key in ("apiVersion", "kind", "metadata"):
+            continue
+        found += [f"{here}/{key}", *_pointers(child, f"{here}/{key}")]
+    return found
+
+
+def _change(chance: random.Random, tree: Tree) -> None:
+    """One change somewhere in the tree: something odd in a place, something missing, something more."""
+    node: Any = tree
+    while True:
+        keys = list(node) if isinstance(node, dict) else list(range(len(node)))
+        if not keys:
+            return
+        key = chance.choice(keys)
+        child = node[key]
+        if not isinstance(child, dict | list) or not child or chance.random() < 0.3:
+            break
+        node = child
+    action = chance.random()
+    if action < 0.55:
+        node[key] = copy.deepcopy(chance.choice(ODD))
+    elif action < 0.8:
+        del node[key]
+    elif isinstance(node, dict):
+        node[chance.choice(("wrong", "status", "spec", "labels"))] = copy.deepcopy(chance.choice(ODD))
+    else:
+        node.append(copy.deepcopy(chance.choice(ODD)))
+
+
