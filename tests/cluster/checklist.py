@@ -13,7 +13,6 @@ from typing import Any
 ITEMS = 150
 NAME = re.compile(r"test_items?_(\d{3})(?:_(\d{3}))?_")
 
-EXEC = "exec, attach and port-forward are not served yet"
 STEP_TWO: dict[int, str] = {
     **dict.fromkeys(range(43, 50), "server-side apply is not served yet"),
     101: "there is no controller that binds volumes yet",
@@ -25,8 +24,6 @@ STEP_TWO: dict[int, str] = {
     119: "there is no controller of batch/v1 jobs yet",
     120: "there is no controller of batch/v1 cron jobs yet",
     123: "there is no node lifecycle controller yet",
-    139: EXEC,
-    140: EXEC,
 }
 """Items whose feature is absent today, with the reason."""
 

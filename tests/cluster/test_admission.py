@@ -12,7 +12,6 @@ import pytest
 
 from tests.cluster import hooks, objects
 from tests.cluster.api import Api, Tree, eventually
-from tests.cluster.checklist import EXEC
 from tests.cluster.conftest import Namespace
 from tests.cluster.hooks import Hook
 
@@ -141,7 +140,6 @@ def test_item_110_deletions_and_subresources(api: Api, ns: Namespace, hook: Hook
     assert deletion["object"] is None and deletion["oldObject"]["metadata"]["name"] == "followed"
 
 
-@pytest.mark.skip(reason=EXEC)
 def test_item_110_connections_reach_webhooks(api: Api, ns: Namespace, hook: Hook, webhooks: Webhooks) -> None:
     hook.answer = lambda path, request: {"allowed": request["operation"] != "CONNECT"}
     webhooks.register("validating", "exec", {**CONFIG_MAPS, "resources": ["pods/exec"], "operations": ["CONNECT"]}, CONFIG_MAPS)
