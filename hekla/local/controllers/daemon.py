@@ -13,7 +13,8 @@ from typing import Any
 from hekla.api.apiextensions import CUSTOM_RESOURCE_DEFINITION
 from hekla.api.apps import DEPLOYMENT, REPLICA_SET
 from hekla.api.claims import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
-from hekla.api.core import CONFIG_MAP, NAMESPACE, REPLICATION_CONTROLLER, SERVICE, SERVICE_ACCOUNT
+from hekla.api.core import CONFIG_MAP, ENDPOINTS, NAMESPACE, REPLICATION_CONTROLLER, SERVICE, SERVICE_ACCOUNT
+from hekla.api.discovery import ENDPOINT_SLICE
 from hekla.api.kinds import Kind
 from hekla.api.policy import POD_DISRUPTION_BUDGET
 from hekla.api.resource import RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
@@ -33,6 +34,7 @@ from hekla.local.controllers.endpoints import EndpointsController
 from hekla.local.controllers.evictions import TaintEvictionController
 from hekla.local.controllers.garbage import GarbageCollector, Owned
 from hekla.local.controllers.lifecycle import GRACE, NodeLifecycleController
+from hekla.local.controllers.mirroring import MirroringController
 from hekla.local.controllers.namespaces import ROOT_CERTIFICATE, AccountController, NamespaceController
 from hekla.local.controllers.nodes import NODES
 from hekla.local.controllers.podclaims import EphemeralVolumeController, ResourceClaimController, owners
@@ -42,6 +44,7 @@ from hekla.local.controllers.protection import ProtectionController
 from hekla.local.controllers.provisioner import PROVISIONER, Provisioner
 from hekla.local.controllers.replicas import ReplicasController
 from hekla.local.controllers.roles import CLUSTER_ROLES, AggregationController
+from hekla.local.controllers.slices import MANAGED_BY
 from hekla.local.controllers.volumes import VolumeController
 from hekla.local.controllers.workloads import workload_controllers
 
@@ -81,12 +84,15 @@ class Manager:
         claims = Cache(client, PERSISTENT_VOLUME_CLAIM.untyped, indexes={"volume": lambda claim: [claim["spec"].get("volumeName", "")]})
         classes = Cache(client, STORAGE_CLASS.untyped)
         nodes = Cache(client, NODES)
+        endpoints = Cache(client, ENDPOINTS.untyped)
+        pieces = Cache(client, owned(ENDPOINT_SLICE), labels=MANAGED_BY)
         budgets = Cache(client, POD_DISRUPTION_BUDGET.untyped, indexes=by_namespace)
         device_claims = Cache(client, RESOURCE_CLAIM.untyped, indexes={"owner": owners})
         self.controllers: list[Controller] = [
             AccountController(client, namespaces, accounts, roots, certificate),
             NamespaceController(client, namespaces),
-            EndpointsController(client, services, pods),
+            EndpointsController(client, services, pods, nodes, endpoints, pieces),
+            MirroringController(client, services, endpoints, pieces),
             ReplicasController("replicaset", REPLICA_SET.untyped, client, replica_sets, pods, recorder),
             ReplicasController("replicationcontroller", REPLICATION_CONTROLLER.untyped, client, replication, pods, recorder),
             DeploymentController(client, deployments, replica_sets, pods, recorder),

@@ -1,13 +1,11 @@
 """Endpoints and EndpointSlices of services with a selector.  Reference: local-cluster 10.8.
 
-Both are a pure function of the service and its pods; the controller writes the difference.  One slice of up to 1,000
-addresses stands for a service: a local cluster has no clients that gain from more, smaller slices.
+Both are a pure function of the service and its pods; the controller writes the difference.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from hekla.api.core import ENDPOINTS
@@ -15,13 +13,18 @@ from hekla.api.discovery import ENDPOINT_SLICE
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller
-from hekla.kube.errors import AlreadyExists, NotFound
+from hekla.kube.errors import AlreadyExists, Forbidden, NotFound
+from hekla.local.controllers.garbage import Owned
+from hekla.local.controllers.nodes import Node
 from hekla.local.controllers.pods import Json, Pod
+from hekla.local.controllers.slices import HEADLESS, MANAGED_BY, SERVICE_NAME, Group, plan
 
 MANAGER = "endpointslice-controller.k8s.io"
-LARGEST_SLICE = 1000
+MOST_ADDRESSES = 1000
+"""In one Endpoints object; what is more is in the slices only."""
+OVER_CAPACITY = "endpoints.kubernetes.io/over-capacity"
 LONGEST_WAIT = 1.0
-"""Seconds that a change of a pod may wait for others of the same service."""
+"""Seconds that a change of a pod may wait for others of the same service: 1 ms for each pod beside it."""
 
 
 def chosen(service: Json, pods: Iterable[Pod]) -> list[Pod]:
@@ -42,7 +45,11 @@ def target_port(port: Json, pod: Pod) -> int | None:
     target = port.get("targetPort") or port["port"]
     if isinstance(target, int):
         return target
-    named = (p for container in pod.spec.containers for p in container.ports if p.name == target)
+    sidecars = (container for container in pod.spec.init_containers if container.restart_policy == "Always")
+    named = (
+        p for container in (*pod.spec.containers, *sidecars) for p in container.ports
+        if p.name == target and p.protocol == port.get("protocol", "TCP")
+    )
     return next((p.container_port for p in named), None)
 
 
@@ -103,42 +110,54 @@ def endpoints(service: Json, pods: list[Pod]) -> Json:
     meta = service["metadata"]
     labels = dict(meta.get("labels", {}), **{"endpoints.kubernetes.io/managed-by": "endpoint-controller"})
     if service["spec"].get("clusterIP") == "None":
-        labels["service.kubernetes.io/headless"] = ""
+        labels[HEADLESS] = ""
     tree: Json = {
         "apiVersion": "v1", "kind": "Endpoints",
         "metadata": {"name": meta["name"], "namespace": meta["namespace"], "labels": labels},
     }
+    if len(pods) > MOST_ADDRESSES:
+        tree["metadata"]["annotations"] = {OVER_CAPACITY: "truncated"}
+        pods = sorted(pods, key=lambda pod: not counts_as_ready(service, pod))[:MOST_ADDRESSES]
     found = subsets(service, pods)
     if found:
         tree["subsets"] = found
     return tree
 
 
-def slice_of(service: Json, pods: list[Pod]) -> Json:
-    """The EndpointSlice that a service should have."""
+def groups_of(service: Json, pods: list[Pod], zone: Callable[[str], str] = lambda node: "") -> list[Group]:
+    """The endpoints of a service, apart by what their ports are."""
+    protocols = {port.get("name", ""): port["appProtocol"] for port in service["spec"].get("ports", ()) if port.get("appProtocol")}
+    found: dict[tuple[tuple[str, int, str], ...], Group] = {}
+    for pod in pods:
+        ports = ports_of(service, pod)
+        group = found.get(ports)
+        if group is None:
+            entries: list[Json] = [{"name": name, "port": number, "protocol": protocol} for name, number, protocol in ports]
+            for entry in entries:
+                if entry["name"] in protocols:
+                    entry["appProtocol"] = protocols[entry["name"]]
+            group = found[ports] = Group("IPv4", entries, {})
+        group.endpoints[pod.metadata.uid] = endpoint(service, pod, zone(pod.spec.node_name))
+    return list(found.values())
+
+
+def slice_body(service: Json) -> Json:
+    """What all slices of a service have in common."""
     meta = service["metadata"]
-    labels = dict(meta.get("labels", {}))
-    labels |= {"kubernetes.io/service-name": meta["name"], "endpointslice.kubernetes.io/managed-by": MANAGER}
+    labels = {**(meta.get("labels") or {}), SERVICE_NAME: meta["name"], MANAGED_BY: MANAGER}
+    labels.pop(HEADLESS, None)
     if service["spec"].get("clusterIP") == "None":
-        labels["service.kubernetes.io/headless"] = ""
-    suffix = hashlib.sha256(meta["uid"].encode()).hexdigest()[:5]
-    pods = pods[:LARGEST_SLICE]
-    ports = ports_of(service, pods[0]) if pods else ()
-    return {
-        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
-        "metadata": {
-            "name": f"{meta['name']}-{suffix}", "namespace": meta["namespace"], "labels": labels,
-            "ownerReferences": [{
-                "apiVersion": "v1", "kind": "Service", "name": meta["name"], "uid": meta["uid"],
-                "controller": True, "blockOwnerDeletion": True,
-            }],
-        },
-        "endpoints": [endpoint(service, pod) for pod in pods],
-        "ports": [{"name": name, "port": number, "protocol": protocol} for name, number, protocol in ports],
-    }
+        labels[HEADLESS] = ""
+    return {"metadata": {
+        "generateName": f"{meta['name']}-", "namespace": meta["namespace"], "labels": labels,
+        "ownerReferences": [{
+            "apiVersion": "v1", "kind": "Service", "name": meta["name"], "uid": meta["uid"], "controller": True, "blockOwnerDeletion": True,
+        }],
+    }}
 
 
-def endpoint(service: Json, pod: Pod) -> Json:
+def endpoint(service: Json, pod: Pod, zone: str = "") -> Json:
+    """An entry of a slice."""
     tree: Json = {
         "addresses": [pod.status.pod_ip],
         "conditions": {"ready": counts_as_ready(service, pod), "serving": pod.ready, "terminating": pod.deleting},
@@ -148,6 +167,8 @@ def endpoint(service: Json, pod: Pod) -> Json:
         tree["nodeName"] = pod.spec.node_name
     if hostname(service, pod):
         tree["hostname"] = hostname(service, pod)
+    if zone:
+        tree["zone"] = zone
     return tree
 
 
@@ -158,48 +179,111 @@ def differs(wanted: Json, there: Json, *fields: str) -> bool:
     return bool(wanted["metadata"]["labels"] != there["metadata"].get("labels", {}))
 
 
+class Slices:
+    """The slices of one manager on the API server."""
+
+    def __init__(self, client: Client, manager: str) -> None:
+        self.client = client
+        self.manager = manager
+
+    async def there(self, namespace: str, name: str) -> list[Json]:
+        labels = f"{SERVICE_NAME}={name},{MANAGED_BY}={self.manager}"
+        items = (await self.client.list(ENDPOINT_SLICE.untyped, namespace, labels=labels)).items
+        return [piece for piece in items if piece["metadata"].get("deletionTimestamp") is None]
+
+    async def write(self, namespace: str, name: str, body: Json, groups: list[Group]) -> None:
+        """Brings the slices of one service to these groups."""
+        changes = plan(body, await self.there(namespace, name), groups)
+        for piece in changes.create:
+            await self.client.create(ENDPOINT_SLICE.untyped, piece, namespace)
+        for piece in changes.update:
+            await self.client.update(ENDPOINT_SLICE.untyped, piece)
+        for piece in changes.delete:
+            await self.drop(piece)
+
+    async def remove(self, namespace: str, name: str) -> None:
+        for piece in await self.there(namespace, name):
+            await self.drop(piece)
+
+    async def drop(self, piece: Json) -> None:
+        try:
+            await self.client.delete(ENDPOINT_SLICE, piece["metadata"]["name"], piece["metadata"]["namespace"])
+        except NotFound:
+            return
+
+
 class EndpointsController(Controller):
     """Keeps Endpoints and EndpointSlices true to services and pods."""
 
     name = "endpoints"
 
-    def __init__(self, client: Client, services: Cache[Json], pods: Cache[Pod]) -> None:
-        super().__init__(services, pods)
+    def __init__(
+        self, client: Client, services: Cache[Json], pods: Cache[Pod], nodes: Cache[Node], written: Cache[Json], pieces: Cache[Owned],
+    ) -> None:
+        """`written` are the Endpoints and `pieces` the slices that are there."""
+        super().__init__(services, pods, nodes, written, pieces)
         self.client = client
         self.services = services
         self.pods = pods
+        self.nodes = nodes
+        self.written = written
+        self.slices = Slices(client, MANAGER)
         self.enqueue(services)
         pods.on_change(self.queue_services)
+        written.on_change(self.take_endpoints)
+        pieces.on_change(self.take_slice)
+
+    def take_endpoints(self, old: Json | None, new: Json | None) -> None:
+        """What somebody removed is written again."""
+        if new is None and old is not None:
+            self.queue.add(f"{old['metadata']['namespace']}/{old['metadata']['name']}")
+
+    def take_slice(self, old: Owned | None, new: Owned | None) -> None:
+        if new is None and old is not None:
+            for owner in old.metadata.owner_references:
+                if owner.kind == "Service":
+                    self.queue.add(f"{old.metadata.namespace}/{owner.name}")
+
+    def zone(self, node: str) -> str:
+        found = self.nodes.get(node)
+        return found.zone if found is not None else ""
 
     async def reconcile(self, key: str) -> float | None:
         """Writes what differs for one service; what a deleted service leaves behind goes with it."""
         namespace, name = key.split("/")
         service = self.services.get(key)
         if service is None:
-            await self.remove_endpoints(namespace, name)
+            if key in self.written:
+                await self.remove_endpoints(namespace, name)
             return None
-        if not service["spec"].get("selector"):
+        if not service["spec"].get("selector") or service["metadata"].get("deletionTimestamp") is not None:
+            return None
+        if service["spec"].get("type") == "ExternalName":
+            await self.slices.remove(namespace, name)
             return None
         pods = chosen(service, self.pods.by("namespace", namespace))
-        wanted = endpoints(service, pods)
-        await self.write(ENDPOINTS.untyped, wanted, namespace, "subsets")
-        wanted = slice_of(service, pods)
-        await self.write(ENDPOINT_SLICE.untyped, wanted, namespace, "endpoints", "ports")
+        try:
+            await self.write_endpoints(endpoints(service, pods), key)
+            await self.slices.write(namespace, name, slice_body(service), groups_of(service, pods, self.zone))
+        except Forbidden:
+            return None  # the namespace is on its way out
         return None
 
-    async def write(self, kind: Any, wanted: Json, namespace: str, *fields: str) -> None:
-        name = wanted["metadata"]["name"]
-        try:
-            there = await self.client.get(kind, name, namespace)
-        except NotFound:
+    async def write_endpoints(self, wanted: Json, key: str) -> None:
+        """Writes the Endpoints where they differ from what was seen last; a cache that was late costs a Conflict and another look."""
+        there = self.written.get(key)
+        namespace = wanted["metadata"]["namespace"]
+        if there is None:
             try:
-                await self.client.create(kind, wanted, namespace)
+                await self.client.create(ENDPOINTS.untyped, wanted, namespace)
                 return
             except AlreadyExists:
-                there = await self.client.get(kind, name, namespace)
-        if differs(wanted, there, *fields):
-            wanted["metadata"]["resourceVersion"] = there["metadata"]["resourceVersion"]
-            await self.client.update(kind, wanted)
+                there = await self.client.get(ENDPOINTS.untyped, wanted["metadata"]["name"], namespace)
+        if differs(wanted, there, "subsets"):
+            before = {k: v for k, v in (there["metadata"].get("annotations") or {}).items() if k != OVER_CAPACITY}
+            annotations = {**before, **wanted["metadata"].get("annotations", {})}
+            wanted["metadata"] = {**there["metadata"], **wanted["metadata"], "annotations": annotations}
+            await self.client.update(ENDPOINTS.untyped, wanted)
 
     async def remove_endpoints(self, namespace: str, name: str) -> None:
         """Endpoints have no owner reference on the wire, so they are removed by name; slices are the collector's."""

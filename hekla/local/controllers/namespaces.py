@@ -44,14 +44,20 @@ class NamespaceController(Controller):
         if "kubernetes" not in namespace.get("spec", {}).get("finalizers", ()):
             return None
         resources = [r for r in await served(self.client) if r.namespaced and {"list", "delete"} <= r.verbs]
-        remaining = await asyncio.gather(*(self.empty(key, resource) for resource in resources))
-        left = {f"{r.plural}.{r.group}": found for r, found in zip(resources, remaining) if found}
+        # Pods go first: what they read and what keeps others out (policies, secrets) stays for as long as they run.
+        pods = [resource for resource in resources if (resource.group, resource.plural) == ("", "pods")]
+        left = await self.empty_all(key, pods) or await self.empty_all(key, [r for r in resources if r not in pods])
         if not left:
             await self.finalize(namespace)
             return None
         await self.explain(namespace, left)
         self.tries[key] = self.tries.get(key, 0) + 1
         return min(2.0, 0.05 * self.tries[key])
+
+    async def empty_all(self, namespace: str, resources: list[Resource]) -> dict[str, list[Json]]:
+        """Deletes what there is of these kinds; gives what remains, by "plural.group"."""
+        remaining = await asyncio.gather(*(self.empty(namespace, resource) for resource in resources))
+        return {f"{r.plural}.{r.group}": found for r, found in zip(resources, remaining) if found}
 
     async def empty(self, namespace: str, resource: Resource) -> list[Json]:
         """Deletes what there is of one kind; gives what remains."""
