@@ -16,13 +16,14 @@ from hekla.kube.client import Client
 from hekla.kube.errors import ApiError, Conflict, NotFound
 from hekla.kube.events import Recorder
 from hekla.kube.http.client import TransportError
-from hekla.local.agent import cgroups
 from hekla.local.agent.admit import refusal
+from hekla.local.agent.cgroups import Groups
 from hekla.local.agent.environment import references
 from hekla.local.agent.host import Host
 from hekla.local.agent.images import Images
 from hekla.local.agent.isolation import Isolation
 from hekla.local.agent.node import NodeKeeper
+from hekla.local.agent.pressure import Pressure, Threshold
 from hekla.local.agent.records import PodDirectory, pod_directories
 from hekla.local.agent.statuses import FINAL
 from hekla.local.agent.worker import Worker
@@ -90,8 +91,9 @@ class Agent:
     """All real nodes of this agent and the pods on them."""
 
     def __init__(
-        self, client: Client, root: Path, isolation: Isolation, images: Images, recorder: Recorder, api: tuple[str, str]
-    ) -> None:
+        self, client: Client, root: Path, isolation: Isolation, images: Images, recorder: Recorder, api: tuple[str, str],
+        thresholds: list[Threshold] | None = None,
+    ) -> None:  # fmt: skip
         self.client = client
         self.root = root
         self.objects = Objects(client)
@@ -105,8 +107,9 @@ class Agent:
         """By node and uid: the pods that count against the node's size."""
         self._referers: dict[tuple[str, str, str], set[str]] = defaultdict(set)
         self._tasks: set[asyncio.Task[None]] = set()
+        self.pressure = Pressure(root, thresholds or [], lambda: list(self.workers.values()), self._pressed)
         if isolation.cgroup is not None:
-            self.host.pods_cgroup = cgroups.prepare(isolation.cgroup)
+            self.host.groups = Groups.prepare(isolation.cgroup, root)
 
     # --- running ----------------------------------------------------------------------------------------------------------
 
@@ -131,6 +134,7 @@ class Agent:
         known = {pod.metadata.uid for cache in self.pods.values() for pod in cache.all()}
         if self.host.network is not None:
             self.host.network.tell({"do": "keep", "uids": list(self.workers)})
+        self.spawn(self.pressure.run(), "pressure")
         for directory in pod_directories(self.root):
             if directory.path.name not in known:
                 self.spawn(self.end_orphan(directory), f"orphan {directory.path.name}")
@@ -190,6 +194,10 @@ class Agent:
         if worker.admitted:
             self.holding[pod.spec.node_name][pod.metadata.uid] = pod
         worker.start()
+
+    def _pressed(self, conditions: set[str]) -> None:
+        for keeper in self.keepers.values():
+            keeper.press(conditions)
 
     def admit(self, pod: core.Pod) -> tuple[str, str] | None:
         """Node admission; what is admitted counts from then on."""

@@ -1,32 +1,58 @@
-"""Limits by cgroup v2, where this user may write below its own cgroup.
+"""Limits by control groups, of either generation, where this user may make some.
 
-The agent moves itself into a leaf `agent` of the cgroup that it was started in, so that controllers may be enabled for its
-siblings, and gives each pod a cgroup there.  Where any step is refused there are no limits, and the survey says why.
+Version 2: the agent moves itself into a leaf of the group that it was started in, so that controllers may be enabled for its
+siblings, and gives each container a group there.  Version 1: a group in each of the hierarchies `memory` and `cpu`, below the
+agent's own.  A container that asks for no limit and no share gets no group.  Where the kernel refuses there are no limits by
+groups, the survey says why, and `ceilings.py` watches memory instead.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from hekla.api import core, quantity
+from hekla.api import quantity
+from hekla.local.agent.records import name_of
+
+if TYPE_CHECKING:  # `hekla down` sweeps, and needs no kinds for it
+    from hekla.api import core
 
 ROOT = Path("/sys/fs/cgroup")
+OWN = Path("/proc/self/cgroup")
 NEEDED = ("cpu", "memory")
 PERIOD = 100_000
-"""Microseconds of one period of cpu.max."""
+"""Microseconds of one period in which a limit of cpu is counted."""
 
 
-def find(root: Path = ROOT, own: Path = Path("/proc/self/cgroup")) -> tuple[Path | None, str]:
-    """The cgroup below which pods may get theirs, or None and why not.  Changes nothing."""
-    if not (root / "cgroup.controllers").is_file():
-        return None, "this machine has no unified cgroup hierarchy (cgroup v2)"
+@dataclass(frozen=True, slots=True)
+class Base:
+    """The groups below which containers may get theirs."""
+
+    version: int
+    directories: tuple[Path, ...]
+    """One for version 2; for version 1 that of each hierarchy, in the order of NEEDED."""
+
+
+def find(root: Path = ROOT, own: Path = OWN) -> tuple[Base | None, str]:
+    """Where groups may be made, or None and why not.  Changes nothing."""
     try:
-        line = next(line for line in own.read_text().splitlines() if line.startswith("0::"))
-    except (OSError, StopIteration):
+        lines = own.read_text().splitlines()
+    except OSError:
+        return None, "this process has no control group"
+    if (root / "cgroup.controllers").is_file():
+        return unified(root, lines)
+    return legacy(root, lines)
+
+
+def unified(root: Path, lines: list[str]) -> tuple[Base | None, str]:
+    place = next((line for line in lines if line.startswith("0::")), None)
+    if place is None:
         return None, "this process has no cgroup of the unified hierarchy"
-    base = root / line.removeprefix("0::").lstrip("/")
+    base = root / place.removeprefix("0::").lstrip("/")
     try:
         controllers = (base / "cgroup.controllers").read_text().split()
     except OSError as error:
@@ -36,63 +62,102 @@ def find(root: Path = ROOT, own: Path = Path("/proc/self/cgroup")) -> tuple[Path
         return None, f"{base} has no controller for {' and '.join(lacking)}"
     if not os.access(base, os.W_OK) or not os.access(base / "cgroup.procs", os.W_OK):
         return None, f"{base} belongs to another user; `systemd-run --user --scope -p Delegate=yes hekla up` gives one of your own"
-    return base, ""
+    return Base(2, (base,)), ""
 
 
-def prepare(base: Path) -> Path | None:
-    """Makes room for pods below the agent's cgroup; None when the kernel refuses."""
-    pods = base / "hekla-pods"
-    try:
-        (base / "hekla-agent").mkdir(exist_ok=True)
-        (base / "hekla-agent" / "cgroup.procs").write_text(str(os.getpid()))
-        (base / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in NEEDED))
-        pods.mkdir(exist_ok=True)
-        (pods / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in NEEDED))
-    except OSError:
-        return None
-    return pods
+def legacy(root: Path, lines: list[str]) -> tuple[Base | None, str]:
+    places = {name: line.split(":", 2)[2].lstrip("/") for line in lines for name in line.split(":", 2)[1].split(",")}
+    found = []
+    for name in NEEDED:
+        base = root / name / places.get(name, "")
+        if name not in places or not base.is_dir():
+            return None, "this machine has no control groups for memory and cpu"
+        if not os.access(base, os.W_OK) or os.geteuid():
+            return None, f"{base} belongs to another user"
+        found.append(base)
+    return Base(1, tuple(found)), ""
 
 
-def settings(container: core.Container) -> dict[str, str]:
-    """What to write into the cgroup of a container, by file name."""
+class Groups:
+    """The groups of one agent's containers."""
+
+    def __init__(self, version: int, directories: tuple[Path, ...]) -> None:
+        self.version = version
+        self.directories = directories
+
+    @classmethod
+    def prepare(cls, base: Base, root: Path) -> Groups | None:
+        """Makes room for containers; None when the kernel refuses."""
+        places = tuple(directory / name_of(root) for directory in base.directories)
+        try:
+            if base.version == 2:
+                top = base.directories[0]
+                (top / "hekla-agent").mkdir(exist_ok=True)
+                (top / "hekla-agent" / "cgroup.procs").write_text(str(os.getpid()))
+                (top / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in NEEDED))
+            for place in places:
+                place.mkdir(exist_ok=True)
+            if base.version == 2:
+                (places[0] / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in NEEDED))
+        except OSError:
+            return None
+        return cls(base.version, places)
+
+    def make(self, uid: str, container: core.Container, attempt: int) -> str:
+        """The groups of one container with its limits, joined by ":"; "" when it needs none or the kernel refuses."""
+        made = []
+        try:
+            for directory, values in zip(self.directories, settings(self.version, container)):
+                if values:
+                    group = directory / f"{uid}-{container.name}-{attempt}"
+                    group.mkdir(exist_ok=True)
+                    for name, value in values.items():
+                        (group / name).write_text(value)
+                    made.append(str(group))
+        except OSError:
+            return ""
+        return ":".join(made)
+
+    def out_of_memory(self, uid: str, container: str, attempt: int) -> bool:
+        """Whether the kernel killed a process of the container for want of memory."""
+        file = "memory.events" if self.version == 2 else "memory.oom_control"
+        place = self.directories[0 if self.version == 2 else NEEDED.index("memory")]
+        try:
+            text = (place / f"{uid}-{container}-{attempt}" / file).read_text()
+        except OSError:
+            return False
+        return any(line.startswith("oom_kill ") and line.split()[1] != "0" for line in text.splitlines())
+
+    def remove(self, uid: str) -> None:
+        """Removes a pod's groups, once they are empty."""
+        for directory in self.directories:
+            for group in directory.glob(f"{uid}-*"):
+                with contextlib.suppress(OSError):
+                    group.rmdir()
+
+
+def settings(version: int, container: core.Container) -> Iterator[dict[str, str]]:
+    """What to write into the groups of a container, by file name: one dict for each directory."""
     limits, requests = container.resources.limits, container.resources.requests
-    found = {}
-    if "cpu" in requests:
-        shares = max(2, quantity.milli(requests["cpu"]) * 1024 // 1000)
-        found["cpu.weight"] = str(min(10000, max(1, 1 + (shares - 2) * 9999 // 262142)))
-    if "cpu" in limits:
-        found["cpu.max"] = f"{max(1000, quantity.milli(limits['cpu']) * PERIOD // 1000)} {PERIOD}"
-    if "memory" in limits:
-        found["memory.max"] = str(quantity.whole(limits["memory"]))
-        found["memory.oom.group"] = "1"
-    return found
+    shares = max(2, quantity.milli(requests["cpu"]) * 1024 // 1000) if "cpu" in requests else 0
+    quota = max(1000, quantity.milli(limits["cpu"]) * PERIOD // 1000) if "cpu" in limits else 0
+    memory = quantity.whole(limits["memory"]) if "memory" in limits else 0
+    if version == 2:
+        found = {"cpu.weight": str(min(10000, max(1, 1 + (shares - 2) * 9999 // 262142)))} if shares else {}
+        found |= {"cpu.max": f"{quota} {PERIOD}"} if quota else {}
+        yield found | ({"memory.max": str(memory), "memory.oom.group": "1"} if memory else {})
+        return
+    yield ({"cpu.shares": str(shares)} if shares else {}) | (
+        {"cpu.cfs_period_us": str(PERIOD), "cpu.cfs_quota_us": str(quota)} if quota else {}
+    )
+    yield {"memory.limit_in_bytes": str(memory)} if memory else {}
 
 
-def make(pods: Path, uid: str, container: core.Container, attempt: int) -> str:
-    """The cgroup of one container, with its limits; "" when the kernel refuses (it then runs unlimited)."""
-    directory = pods / f"{uid}-{container.name}-{attempt}"
-    try:
-        directory.mkdir(exist_ok=True)
-        for name, value in settings(container).items():
-            (directory / name).write_text(value)
-    except OSError:
-        return ""
-    return str(directory)
-
-
-def out_of_memory(pods: Path | None, uid: str, container: str, attempt: int) -> bool:
-    """Whether the kernel killed a process of the container for want of memory."""
-    if pods is None:
-        return False
-    try:
-        text = (pods / f"{uid}-{container}-{attempt}" / "memory.events").read_text()
-    except OSError:
-        return False
-    return any(line.startswith("oom_kill ") and line.split()[1] != "0" for line in text.splitlines())
-
-
-def remove(pods: Path, uid: str) -> None:
-    """Removes a pod's cgroups, once they are empty."""
-    for directory in pods.glob(f"{uid}-*"):
-        with contextlib.suppress(OSError):
-            directory.rmdir()
+def sweep(root: Path) -> None:
+    """Removes what an agent of this directory has left, as far as it is empty."""
+    base, _ = find()
+    for directory in base.directories if base is not None else ():
+        place = directory / name_of(root)
+        for group in [*place.glob("*-*"), place] if place.is_dir() else ():
+            with contextlib.suppress(OSError):
+                group.rmdir()

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hekla.api import core
-from hekla.local.agent import cgroups, statuses
 from hekla.local.agent.host import Host
 from hekla.local.agent.probes import Prober
 from hekla.local.agent.records import UNKNOWN_EXIT, PodDirectory, Slot
@@ -69,13 +68,11 @@ class Run:
     def running(self) -> bool:
         return self.view.running_since is not None
 
-    def policy(self, pod_policy: str) -> str:
-        """The restart policy that holds for this container."""
+    def again(self, pod_policy: str, code: int) -> bool:
+        """Whether it runs again after an end with this code."""
         if self.sidecar:
-            return "Always"
-        if self.init:
-            return "OnFailure" if pod_policy == "Always" else pod_policy
-        return self.spec.restart_policy or pod_policy
+            return True
+        return self.view.again("OnFailure" if self.init and pod_policy == "Always" else pod_policy, code)
 
     @property
     def complete(self) -> bool:
@@ -119,8 +116,8 @@ class Run:
         self.forget_tasks()
         host.clock.leave(instance.slot)
         end = ended(pod.metadata.uid, self.spec, instance)
-        if end.code == UNKNOWN_EXIT and cgroups.out_of_memory(
-            host.pods_cgroup, pod.metadata.uid, self.spec.name, instance.slot.attempt
+        if end.code == UNKNOWN_EXIT and host.groups is not None and host.groups.out_of_memory(
+            pod.metadata.uid, self.spec.name, instance.slot.attempt
         ):
             end.reason = "OOMKilled"
         view = self.view
@@ -130,7 +127,7 @@ class Run:
         if end.finished - end.started > FORGIVEN_AFTER:
             self.failures = 0
         self.failures += 1
-        if statuses.restarts(self.policy(pod.spec.restart_policy), end.code):
+        if self.again(pod.spec.restart_policy, end.code):
             self.start_at = end.finished + back_off(self.failures)
         return end
 
@@ -149,7 +146,8 @@ def ended(uid: str, spec: core.Container, instance: Instance) -> Ended:
 def termination_message(spec: core.Container, slot: Slot, code: int) -> str:
     """What the container left in its termination file, or at the end of its log where it asked for that."""
     try:
-        with open(slot.directory / "message", "rb") as file:
+        # Where the container has no view of its own it could have laid a link to somebody else's file here.
+        with os.fdopen(os.open(slot.directory / "message", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
             text = file.read(LONGEST_MESSAGE).decode(errors="replace")
     except OSError:
         text = ""
@@ -170,7 +168,10 @@ def runs_of(pod: core.Pod) -> tuple[list[Run], list[Run]]:
     def make(spec: core.Container, init: bool) -> Run:
         sidecar = init and spec.restart_policy == "Always"
         first = ("PodInitializing", "") if pod.spec.init_containers else ("ContainerCreating", "")
-        return Run(spec, init, View(spec.name, spec.image, waiting=first, sidecar=sidecar))
+        return Run(spec, init, View(
+            spec.name, spec.image, waiting=first, sidecar=sidecar, policy="" if sidecar else spec.restart_policy,
+            rules=spec.restart_policy_rules, resources=spec.resources,
+        ))
 
     return [make(spec, True) for spec in pod.spec.init_containers], [make(spec, False) for spec in pod.spec.containers]
 

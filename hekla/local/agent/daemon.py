@@ -18,7 +18,7 @@ from hekla.kube.events import Recorder
 from hekla.kube.flags import TEXT, TEXTS, WHOLE, YES_NO, Flag, between
 from hekla.kube.http.client import TransportError
 from hekla.kube.http.server import serve
-from hekla.local.agent import isolation, machine, runtime
+from hekla.local.agent import isolation, machine, pressure, runtime
 from hekla.local.agent.agent import Agent
 from hekla.local.agent.endpoint import Endpoint, self_signed, server_tls
 from hekla.local.agent.fake import FakeNodes, Size
@@ -39,6 +39,15 @@ def quantity_problem(text: str) -> str | None:
     return None
 
 
+def threshold_problem(text: str) -> str | None:
+    """Why a text is no list of thresholds; None when it is."""
+    try:
+        pressure.parse(text)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
 FLAGS = (
     *connection_flags(0, 0),
     Flag("root-dir", TEXT, "", "directory for pods: volumes, logs, records (default ~/.local/state/hekla/agent)"),
@@ -49,6 +58,7 @@ FLAGS = (
     Flag("images", TEXT, "", "YAML file with rows for the table of images"),
     Flag("api-server-address", TEXT, "", "host:port at which pods reach the API server (default: as the kubeconfig has it)"),
     Flag("isolation", TEXT, "auto", "auto, shared-network to leave pods in this machine's network, or none to do without any namespaces"),
+    Flag("eviction-hard", TEXT, pressure.DEFAULT, "how little memory, disk and processes a node lets be left", check=threshold_problem),
     Flag("port", WHOLE, 0, "port of the node's endpoint on 127.0.0.1; 0 for any free one", check=between(0, 65535)),
     Flag("tls-cert-file", TEXT, "", "certificate of the node's endpoint (default: one of its own making)"),
     Flag("tls-private-key-file", TEXT, "", "key of that certificate"),
@@ -156,7 +166,8 @@ async def make_agent(daemon: Daemon, root: Path, images: Images, recorder: Recor
     for finding in found.findings:
         if not finding.available:
             log.info("no %s (%s): %s", finding.name, finding.why_not, finding.cost)
-    return Agent(daemon.client, root, found, images, recorder, await api_address(daemon))
+    thresholds = pressure.parse(daemon.options.eviction_hard)
+    return Agent(daemon.client, root, found, images, recorder, await api_address(daemon), thresholds)
 
 
 async def listen(daemon: Daemon, agent: Agent, root: Path) -> Any:

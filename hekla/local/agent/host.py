@@ -17,6 +17,8 @@ from hekla.api import core
 from hekla.kube.client import Client
 from hekla.kube.events import Recorder
 from hekla.local.agent import hosts, machine, naming
+from hekla.local.agent.ceilings import Ceilings
+from hekla.local.agent.cgroups import Groups
 from hekla.local.agent.environment import Sources
 from hekla.local.agent.images import Images
 from hekla.local.agent.isolation import Isolation
@@ -130,7 +132,8 @@ class Host:
         self.addresses = Addresses(root, isolation.private_addresses)
         self.api = api
         """(host, port) at which pods reach the API server."""
-        self.pods_cgroup: Path | None = None
+        self.groups: Groups | None = None
+        self.ceilings = Ceilings(self.runtime)
         self.network = Network(root) if isolation.network else None
         self._resolver = machine.read("/etc/resolv.conf")
         self._switch: str | None = None
@@ -178,6 +181,7 @@ class Host:
         await self.reporter.close()
         if self.network is not None:
             await self.network.close()
+        await self.ceilings.close()
         self.runtime.close()
         self.clock.close()
 

@@ -46,6 +46,15 @@ def hostname_of(pod: core.Pod) -> str:
     return (pod.spec.hostname or pod.metadata.name)[:63].rstrip("-.")
 
 
+def kernel_hostname(pod: core.Pod) -> str:
+    """What gethostname() says in the pod: its host name, or the whole name where it asks for that.  At most 64 bytes."""
+    if pod.spec.hostname_override:
+        return pod.spec.hostname_override[:64]
+    if pod.spec.set_hostname_as_fqdn and pod.spec.subdomain:
+        return f"{hostname_of(pod)}.{pod.spec.subdomain}.{pod.metadata.namespace}.{DOMAIN}"[:64]
+    return hostname_of(pod)
+
+
 def content(
     own: Peer, peers: Iterable[Peer], aliases: Iterable[core.HostAlias], services: Iterable[tuple[str, list[str]]] = ()
 ) -> bytes:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hekla.local.agent import cgroups
+from hekla.local.agent.cgroups import Base
 
 SPAWNER = Path(__file__).with_name("spawner.py")
 NAMES_FOR_PYTHON = Path(__file__).with_name("standins") / "names"
@@ -42,7 +43,7 @@ class Isolation:
     """Of user, mount, uts and pid, in the form that a Launch takes."""
     private_addresses: bool = False
     change_user: bool = False
-    cgroup: Path | None = None
+    cgroup: Base | None = None
     network: bool = False
     """Each pod may have a network namespace, with an address that the others and this machine reach."""
     findings: tuple[Finding, ...] = field(default=(), compare=False)
@@ -127,7 +128,7 @@ def detect() -> Isolation:
         Finding("user and groups of its choice", root, "" if root else "only root can change users",
                 "runAsUser, runAsGroup and fsGroup are ignored: everything runs as you"),
         Finding("cpu and memory limits", cgroup is not None, cgroup_refused,
-                "limits are scheduled by but not enforced: a container may use more than it asked for"),
+                "limits of cpu are not enforced; memory is looked at twice a second, and a container above its limit is killed"),
         Finding("network of its own", not network, network,
                 "a pod that listens on every address (0.0.0.0) takes the port from all others; listen on the pod's name instead"),
     )  # fmt: skip

@@ -35,6 +35,14 @@ HEALTH = (
     ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
 )
 
+PRESSED = {
+    "MemoryPressure": ("KubeletHasInsufficientMemory", "kubelet has insufficient memory available", "NodeHasInsufficientMemory"),
+    "DiskPressure": ("KubeletHasDiskPressure", "kubelet has disk pressure", "NodeHasDiskPressure"),
+    "PIDPressure": ("KubeletHasInsufficientPID", "kubelet has insufficient PID available", "NodeHasInsufficientPID"),
+}
+"""By condition: its reason and message while the node runs short, and the event."""
+RELIEVED = {"MemoryPressure": "NodeHasSufficientMemory", "DiskPressure": "NodeHasNoDiskPressure", "PIDPressure": "NodeHasSufficientPID"}
+
 Json = dict[str, Any]
 
 
@@ -74,6 +82,10 @@ class NodeKeeper:
         self._images = images
         self._info = machine.info()
         self._written = 0.0
+        self.pressures: set[str] = set()
+        """Conditions of what the machine runs short of."""
+        self.stopping = False
+        """The machine is going down: the node is no place for pods any more."""
         self.registered = asyncio.Event()
         self.cache: Cache[core.Node] = Cache(client, core.NODE, fields=f"metadata.name={name}")
         self.cache.on_change(self._changed)
@@ -86,6 +98,33 @@ class NodeKeeper:
     def allocatable(self) -> machine.Amounts:
         """What pods may take, extended resources of others included."""
         return dict(self.node.status.allocatable) if self.node is not None else dict(self._allocatable)
+
+    def health(self) -> list[tuple[str, str, str, str]]:
+        """(type, status, reason, message) of each condition as it is now."""
+        found = []
+        for kind, status, reason, message in HEALTH:
+            if kind in self.pressures:
+                found.append((kind, "True", *PRESSED[kind][:2]))
+            elif kind == "Ready" and self.stopping:
+                found.append((kind, "False", "KubeletNotReady", "node is shutting down"))
+            else:
+                found.append((kind, status, reason, message))
+        return found
+
+    def press(self, conditions: set[str]) -> None:
+        """The machine runs short of these and of nothing else."""
+        for condition in sorted(conditions ^ self.pressures):
+            reason = PRESSED[condition][2] if condition in conditions else RELIEVED[condition]
+            self._event(reason, f"Node {self.name} status is now: {reason}")
+        self.pressures = set(conditions)
+        self._check.set()
+
+    async def stop(self) -> None:
+        """Says that the node goes down with its machine."""
+        self.stopping = True
+        self._event("NodeNotReady", f"Node {self.name} status is now: NodeNotReady")
+        if self.node is not None:
+            await self._write(self.node)
 
     def _changed(self, old: core.Node | None, new: core.Node | None) -> None:
         if new is None or (old is not None and self._differs(new)):
@@ -155,7 +194,7 @@ class NodeKeeper:
         """Whether somebody else's write, or an agent before this one, left something that is not true."""
         have = {c.type: c.status for c in node.status.conditions}
         return (
-            any(have.get(kind) != status for kind, status, _, _ in HEALTH)
+            any(have.get(kind) != status for kind, status, _, _ in self.health())
             or any(node.status.capacity.get(key) != value for key, value in self._capacity.items())
             or any(node.status.allocatable.get(key) != value for key, value in self._allocatable.items())
             or node.status.daemon_endpoints.kubelet_endpoint.port != self._port
@@ -168,7 +207,7 @@ class NodeKeeper:
         if missing:
             await self._client.patch(core.NODE, self.name, {"metadata": {"labels": missing}})
         since = {c.type: c.last_transition_time for c in node.status.conditions if (c.type, c.status) in
-                 {(kind, status) for kind, status, _, _ in HEALTH}}  # fmt: skip
+                 {(kind, status) for kind, status, _, _ in self.health()}}  # fmt: skip
         now = stamp(time.time())
         patch = {"status": self._status(since, now)}
         await self._client.patch(core.NODE, self.name, patch, type="strategic", subresource="status")
@@ -178,7 +217,7 @@ class NodeKeeper:
         conditions = [
             {"type": kind, "status": status, "reason": reason, "message": message, "lastHeartbeatTime": now,
              "lastTransitionTime": since.get(kind) or now}
-            for kind, status, reason, message in HEALTH
+            for kind, status, reason, message in self.health()
         ]  # fmt: skip
         info = self._info
         return {

@@ -6,16 +6,19 @@ import asyncio
 import contextlib
 import ssl
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urljoin, urlsplit
 
 from hekla.api import core
+from hekla.local.agent.grpc import HealthError, health
 from hekla.local.agent.runtime import Instance, children_of
 
 SPAWNER = Path(__file__).with_name("spawner.py")
 STARTING = 100
 """Hundredths of a second that a command may take to appear below its keeper."""
+REDIRECTS = 10
 LONGEST_ANSWER = 10 * 1024
 """Bytes of an answer or output that are kept for a message."""
 
@@ -88,32 +91,60 @@ def reason(error: Exception, timeout: float) -> str:
 
 
 async def http_get(action: core.HTTPGetAction, target: Target, timeout: float) -> Outcome:
-    """A GET; good from 200 to 399."""
+    """A GET; good from 200 to 399.  Redirects are followed as long as they stay on the host."""
     try:
         port = port_number(action.port, target.ports)
     except ValueError:
         return Outcome(False, f'the container has no port named "{action.port}"')
-    host = action.host or target.address
-    path = action.path or "/"
-    secure = ssl._create_unverified_context() if action.scheme == "HTTPS" else None
-    headers = {"Host": f"{host}:{port}", "User-Agent": "kube-probe/1.36", "Accept": "*/*", "Connection": "close"}
-    headers.update({header.name: header.value for header in action.http_headers})
-    request = f"GET {path if path.startswith('/') else '/' + path} HTTP/1.1\r\n"
-    request += "".join(f"{name}: {value}\r\n" for name, value in headers.items()) + "\r\n"
+    host, path, secure = action.host or target.address, action.path or "/", action.scheme == "HTTPS"
+    url = f"{'https' if secure else 'http'}://{host}:{port}{path}"
+    given = {header.name: header.value for header in action.http_headers}
     try:
         async with asyncio.timeout(timeout):
-            reader, writer = await asyncio.open_connection(host, port, ssl=secure)
-            try:
-                writer.write(request.encode())
-                line = await reader.readline()
-            finally:
-                writer.close()
-        status = int(line.split()[1])
+            for _ in range(REDIRECTS):
+                status, location = await fetch(host, port, path, secure, given)
+                following = urlsplit(urljoin(f"{'https' if secure else 'http'}://{host}:{port}{path}", location))
+                if not (300 <= status < 400 and location) or following.hostname != host:
+                    return Outcome(200 <= status < 400, f"HTTP probe failed with statuscode: {status}")
+                secure = following.scheme == "https"
+                port = following.port or (443 if secure else 80)
+                path = (following.path or "/") + (f"?{following.query}" if following.query else "")
     except (OSError, TimeoutError) as error:
-        return Outcome(False, f'Get "{(action.scheme or "HTTP").lower()}://{host}:{port}{path}": {reason(error, timeout)}')
+        return Outcome(False, f'Get "{url}": {reason(error, timeout)}')
     except (ValueError, IndexError):
         return Outcome(False, f"{host}:{port} does not speak HTTP")
-    return Outcome(200 <= status < 400, f"HTTP probe failed with statuscode: {status}")
+    return Outcome(False, f'Get "{url}": stopped after {REDIRECTS} redirects')
+
+
+async def fetch(host: str, port: int, path: str, secure: bool, given: Mapping[str, str]) -> tuple[int, str]:
+    """(status, Location) of one GET.  Raises OSError, ValueError, IndexError."""
+    headers = {"Host": f"{host}:{port}", "User-Agent": "kube-probe/1.36", "Accept": "*/*", "Connection": "close", **given}
+    request = f"GET {path if path.startswith('/') else '/' + path} HTTP/1.1\r\n"
+    request += "".join(f"{name}: {value}\r\n" for name, value in headers.items()) + "\r\n"
+    context = ssl._create_unverified_context() if secure else None
+    reader, writer = await asyncio.open_connection(host, port, ssl=context)
+    try:
+        writer.write(request.encode())
+        status = int((await reader.readline()).split()[1])
+        location = ""
+        while 300 <= status < 400 and (line := (await reader.readline()).strip()):
+            name, _, value = line.partition(b":")
+            if name.lower() == b"location":
+                location = value.strip().decode("latin-1")
+    finally:
+        writer.close()
+    return status, location
+
+
+async def grpc_health(host: str, port: int, service: str, timeout: float) -> Outcome:
+    """Good when the server says that it serves."""
+    try:
+        said = await asyncio.wait_for(health(host, port, service), timeout)
+    except TimeoutError:
+        return Outcome(False, f'timeout: failed to connect service "{host}:{port}" within {timeout:g}s')
+    except (OSError, HealthError) as error:
+        return Outcome(False, f"error: {reason(error, timeout)}")
+    return Outcome(said == "SERVING", f'service unhealthy (responded with "{said}")')
 
 
 async def ask(probe: core.Probe | core.LifecycleHandler, target: Target, timeout: float) -> Outcome:
@@ -129,7 +160,7 @@ async def ask(probe: core.Probe | core.LifecycleHandler, target: Target, timeout
             return Outcome(False, f'the container has no port named "{probe.tcp_socket.port}"')
         return await connect(probe.tcp_socket.host or target.address, port, timeout)
     if isinstance(probe, core.Probe) and probe.grpc is not None:
-        return await connect(target.address, probe.grpc.port, timeout)
+        return await grpc_health(target.address, probe.grpc.port, probe.grpc.service or "", timeout)
     if isinstance(probe, core.LifecycleHandler) and probe.sleep is not None:
         await asyncio.sleep(min(probe.sleep.seconds, timeout))
     return Outcome(True)

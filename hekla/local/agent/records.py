@@ -16,6 +16,7 @@ started again; an attempt with one is running, ended, or lost with its keeper.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import sys
@@ -29,6 +30,15 @@ import psutil
 UNKNOWN_EXIT = 137
 
 
+MEMORY = Path("/dev/shm")
+"""The machine's memory as a file system: volumes of medium Memory lie there."""
+
+
+def name_of(root: Path) -> str:
+    """How an agent's directory is called where it makes something outside of it: control groups, volumes of memory."""
+    return "hekla-" + hashlib.sha256(os.fsencode(root.absolute())).hexdigest()[:12]
+
+
 class Launch(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Everything that starting one container takes; the spawner reads it as JSON."""
 
@@ -38,12 +48,16 @@ class Launch(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Made where it is missing."""
     mounts: list[tuple[str, str, bool]] = []
     """(source on this machine, path in the container, read only)."""
+    beneath: dict[str, str] = {}
+    """By source: the directory of the volume that it must not lead out of, whatever a container has laid into it meanwhile."""
+    read_only: bool = False
+    """The container may write to its volumes alone."""
     hostname: str = ""
     user: int | None = None
     group: int | None = None
     groups: list[int] = []
     cgroup: str = ""
-    """A cgroup directory to join; empty for none."""
+    """The control groups to join, joined by ":"; empty for none."""
     namespaces: list[str] = []
     """Of user, mount, uts and pid, what this machine allows."""
     network: str = ""
@@ -213,6 +227,8 @@ class PodDirectory:
     __slots__ = ("path",)
 
     def __init__(self, root: Path, uid: str) -> None:
+        if not uid or "/" in uid or uid.startswith("."):
+            raise ValueError(f'"{uid}" is no uid of a pod')  # it becomes a directory's name
         self.path = root / "pods" / uid
 
     @property
@@ -232,6 +248,7 @@ class PodDirectory:
         for directory in (self.path, self.volumes, self.scratch, self.path / "containers"):
             directory.mkdir(parents=True, exist_ok=True)
             os.chmod(directory, 0o755)
+        os.chmod(self.path.parent, 0o711)  # other users of the machine do not see which pods there are
         write_atomically(self.path / "pod.json", msgspec.json.encode(record))
 
     def record(self) -> PodRecord | None:

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,8 +21,9 @@ from pathlib import Path
 
 import psutil
 
+from hekla.local.agent import cgroups
 from hekla.local.agent.network import network
-from hekla.local.agent.records import Claim, Exit, Launch, Slot, pod_directories, start_of
+from hekla.local.agent.records import MEMORY, Claim, Exit, Launch, Slot, name_of, pod_directories, start_of
 
 log = logging.getLogger("agent.runtime")
 
@@ -324,4 +326,6 @@ def stop_all(root: Path, grace: float = 2.0) -> int:
                 slot.give_up("Error", "")
             end_keeper(claim)
     network.end(root)
+    cgroups.sweep(root)
+    shutil.rmtree(MEMORY / name_of(root), ignore_errors=True)
     return len(claims)

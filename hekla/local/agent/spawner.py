@@ -19,6 +19,7 @@ import os
 import signal
 import socket
 import stat
+import struct
 import sys
 import termios
 
@@ -43,6 +44,7 @@ MS_UNBINDABLE, MS_PRIVATE = 1 << 17, 1 << 18
 PR_SET_CHILD_SUBREAPER = 36
 PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 MNT_DETACH = 2
+MOUNT_SETATTR, MOUNT_ATTR_RDONLY, AT_RECURSIVE, AT_FDCWD = 442, 1, 0x8000, -100
 
 DEVICES = {"null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm", "mqueue", "fd", "stdin", "stdout", "stderr",
            "fuse", "kfd", "dri", "infiniband", "kvm"}  # fmt: skip
@@ -102,6 +104,30 @@ def enter_network(path: str) -> None:
     os.close(descriptor)
 
 
+def open_beneath(source: str, root: str) -> int:
+    """Opens what is to be mounted.  Where it lies in a volume, no link is followed on the way from the volume's directory to it."""
+    flags = os.O_PATH | os.O_CLOEXEC
+    if not root:
+        return os.open(source, flags)
+    held = os.open(root, flags)
+    for part in os.path.relpath(source, root).split("/"):
+        if part == "..":
+            raise OSError(errno.EPERM, f"{source} leads out of its volume")
+        following = os.open(part, flags | os.O_NOFOLLOW, dir_fd=held)
+        os.close(held)
+        held = following
+        if stat.S_ISLNK(os.fstat(held).st_mode):
+            raise OSError(errno.ELOOP, f"{source} has become a link")
+    return held
+
+
+def set_read_only(path: str, closed: bool) -> None:
+    """Closes a mount and all below it for writing, or opens them again."""
+    attributes = struct.pack("=QQQQ", MOUNT_ATTR_RDONLY if closed else 0, 0 if closed else MOUNT_ATTR_RDONLY, 0, 0)
+    result = libc.syscall(MOUNT_SETATTR, AT_FDCWD, os.fsencode(path), AT_RECURSIVE, attributes, ctypes.c_size_t(len(attributes)))
+    check(result, f"make {path} {'read-only' if closed else 'writable'}")
+
+
 class Tree:
     """The container's view of the files: this machine's, with the pod's mounts in their places."""
 
@@ -112,10 +138,10 @@ class Tree:
         self.slot = slot
         self.old_root = ""
 
-    def build(self, mounts: list[tuple[str, str, bool]]) -> None:
+    def build(self, mounts: list[tuple[str, str, bool]], beneath: dict[str, str], read_only: bool) -> None:
         """Places all mounts, outer ones first.  Sources are held open, because what is placed may cover where they are."""
         ordered = sorted(mounts, key=lambda entry: entry[1].count("/"))
-        held = [os.open(source, os.O_PATH | os.O_CLOEXEC) for source, _, _ in ordered]
+        held = [open_beneath(source, beneath.get(source, "")) for source, _, _ in ordered]
         if any(not os.path.lexists("/" + target.split("/")[1]) for _, target, _ in ordered):
             self.mirror_root()
         for descriptor, (_, target, read_only) in zip(held, ordered):
@@ -124,6 +150,11 @@ class Tree:
         if self.old_root:
             check(libc.umount2(self.old_root.encode(), MNT_DETACH), "umount the old root")
             os.rmdir(self.old_root)
+        if read_only:
+            set_read_only("/", True)
+            for target in [*(t for _, t, closed in ordered if not closed), "/dev/shm", "/dev/pts"]:
+                if os.path.ismount(target) or os.path.isfile(target):
+                    set_read_only(target, False)
 
     def place(self, source: str, target: str, read_only: bool) -> None:
         """Mounts `source` at `target`, making room for it where the path does not exist."""
@@ -257,7 +288,7 @@ def begin(slot: str, answer: Callable[[str], None]) -> None:
     if namespaces:
         enter(namespaces)
     if "mount" in namespaces:
-        Tree(slot).build(launch.get("mounts", ()))
+        Tree(slot).build(launch.get("mounts", ()), launch.get("beneath", {}), launch.get("read_only", False))
     if "uts" in namespaces and launch.get("hostname"):
         hostname = launch["hostname"].encode()
         check(libc.sethostname(hostname, len(hostname)), "sethostname")

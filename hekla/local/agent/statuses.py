@@ -46,6 +46,19 @@ class View:
     ready: bool = False
     started: bool = False
     sidecar: bool = False
+    policy: str = ""
+    """The container's own restart policy; empty for the pod's."""
+    rules: Sequence[core.ContainerRestartRule] = ()
+    """What decides before the policy, by exit code."""
+    resources: core.ResourceRequirements | None = None
+
+    def again(self, pod_policy: str, code: int) -> bool:
+        """Whether it runs again after an end with this code, in a pod of this restart policy."""
+        for rule in self.rules:
+            codes = rule.exit_codes
+            if rule.action == "Restart" and codes is not None and (code in codes.values) == (codes.operator == "In"):
+                return True
+        return restarts(self.policy or pod_policy, code)
 
     @property
     def done(self) -> bool:
@@ -66,6 +79,8 @@ class PodView:
     verdict: tuple[str, str] | None = None
     """(reason, message) of a pod that failed as a whole: deadline, eviction."""
     terminating: bool = False
+    disrupted: str = ""
+    """Why the node ended the pod before its time."""
 
 
 def stamp(seconds: float) -> str:
@@ -82,8 +97,7 @@ def phase(view: PodView, policy: str) -> str:
     """The phase by the table of 8.3; a pod that is being stopped is judged as if nothing restarted."""
     if view.verdict is not None:
         return FAILED
-    if view.terminating:
-        policy = "Never"
+    stopping = view.terminating
     for init in view.inits:
         if init.sidecar:
             if not init.started and init.running_since is None and init.ended is None:
@@ -91,16 +105,15 @@ def phase(view: PodView, policy: str) -> str:
         elif init.running_since is not None or init.ended is None:
             return stopped_before_start(view)
         elif init.ended.code != 0:
-            return PENDING if restarts(policy if policy != "Always" else "OnFailure", init.ended.code) else FAILED
+            return PENDING if not stopping and init.again(policy if policy != "Always" else "OnFailure", init.ended.code) else FAILED
     if any(c.running_since is None and c.ended is None and c.last is None for c in view.mains):
         return stopped_before_start(view)
     if any(c.running_since is not None for c in view.mains):
         return RUNNING
-    ends = [c.ended or c.last for c in view.mains]
-    codes = [end.code for end in ends if end is not None]
-    if any(restarts(policy, code) for code in codes):
+    ends = [(c, end.code) for c in view.mains if (end := c.ended or c.last) is not None]
+    if not stopping and any(c.again(policy, code) for c, code in ends):
         return RUNNING
-    return SUCCEEDED if not any(codes) else FAILED
+    return SUCCEEDED if not any(code for _, code in ends) else FAILED
 
 
 def stopped_before_start(view: PodView) -> str:
@@ -144,6 +157,13 @@ def container_status(view: View) -> Json:
     }  # fmt: skip
     if view.id:
         found["containerID"] = view.id
+    if view.resources is not None and (view.resources.limits or view.resources.requests):
+        given = view.resources
+        found["resources"] = {
+            **({"limits": given.limits} if given.limits else {}), **({"requests": given.requests} if given.requests else {}),
+        }  # fmt: skip
+        if given.requests:
+            found["allocatedResources"] = given.requests
     return found
 
 
@@ -220,6 +240,8 @@ def conditions(pod: core.Pod, view: PodView, now_phase: str, old: Sequence[core.
             else:
                 found.append(make("Ready", True))
             found.append(make("ContainersReady", True))
+    if view.disrupted:
+        found.append(make("DisruptionTarget", True, "TerminationByKubelet", view.disrupted))
     if "PodScheduled" not in before:
         found.append(make("PodScheduled", True))
     return found

@@ -19,6 +19,7 @@ from pathlib import Path
 from hekla.api import core
 from hekla.local.agent import environment
 from hekla.local.agent.environment import Sources
+from hekla.local.agent.records import MEMORY, name_of
 
 DEFAULT_MODE = 0o644
 
@@ -50,15 +51,24 @@ def select(
 ) -> dict[str, File]:
     """The keys of an object as files: all of them, or those that `items` picks.  Raises MountError for a key that is not there."""
     if not items:
+        for key in data:
+            check_path(volume, key)
         return {key: File(content, mode) for key, content in data.items()}
     files = {}
     for item in items:
+        check_path(volume, item.path)
         if item.key not in data:
             if optional:
                 continue
             raise failed(volume, f"references non-existent {what} key: {item.key}")
         files[item.path] = File(data[item.key], mode if item.mode is None else item.mode)
     return files
+
+
+def check_path(volume: str, path: str) -> None:
+    """Raises MountError for a path that is not simply below the volume.  The API server refuses such; this is the second door."""
+    if not path or path.startswith(("/", "..")) or ".." in path.split("/"):
+        raise failed(volume, f'"{path}" is no path within the volume')
 
 
 def config_map_files(
@@ -91,6 +101,7 @@ def downward_files(
 ) -> dict[str, File]:
     files = {}
     for item in items:
+        check_path(volume, item.path)
         try:
             if item.field_ref is not None:
                 text = environment.field_value(pod, item.field_ref.field_path, sources)
@@ -130,6 +141,7 @@ def payload(pod: core.Pod, volume: core.Volume, sources: Sources, tokens: Mappin
         if source.service_account_token is not None:
             token = tokens.get(source.service_account_token.audience)
             if token is not None:
+                check_path(name, source.service_account_token.path)
                 files[source.service_account_token.path] = File(token.encode(), 0o600 if mode == DEFAULT_MODE else mode)
     return files
 
@@ -207,6 +219,40 @@ def host_path(volume: str, source: core.HostPathVolumeSource) -> Path:
     return path
 
 
+
+
+def memory_directory(root: Path, uid: str, volume: str, group: int | None) -> Path | None:
+    """An emptyDir in memory; None where the machine has no place for it."""
+    base = MEMORY / name_of(root)
+    try:
+        base.mkdir(mode=0o711, exist_ok=True)
+        found = base.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+            return None  # somebody else was there first
+        (base / uid).mkdir(mode=0o711, exist_ok=True)
+        return empty_directory(base / uid / volume, group)
+    except OSError:
+        return None
+
+
+def forget_memory(root: Path, uid: str = "") -> None:
+    """Removes the volumes of memory of a pod, or of all pods of an agent."""
+    base = MEMORY / name_of(root)
+    shutil.rmtree(base / uid if uid else base, ignore_errors=True)
+
+
+def share(path: Path, group: int) -> None:
+    """Makes a volume's files the group's, unless they are: what fsGroup means for volumes that were there before."""
+    found = path.stat()
+    if found.st_gid == group and found.st_mode & stat.S_ISGID:
+        return
+    for where, directories, files in os.walk(path):
+        for name in [".", *files]:
+            os.chown(os.path.join(where, name), -1, group, follow_symlinks=False)
+        os.chmod(where, stat.S_IMODE(os.stat(where).st_mode) | 0o2070)
+        directories[:] = [name for name in directories if not os.path.islink(os.path.join(where, name))]
+
+
 def empty_directory(path: Path, group: int | None) -> Path:
     """An emptyDir: open to every user that the pod may run as."""
     path.mkdir(parents=True, exist_ok=True)
@@ -216,25 +262,68 @@ def empty_directory(path: Path, group: int | None) -> Path:
     return path
 
 
+# --- limits ---------------------------------------------------------------------------------------------------------------
+
+
+def scratch_limits(pod: core.Pod) -> bool:
+    """Whether a pod has limits that must be looked after by measuring files."""
+    containers = [*pod.spec.init_containers, *pod.spec.containers]
+    return any(volume.empty_dir is not None and volume.empty_dir.size_limit for volume in pod.spec.volumes) or any(
+        "ephemeral-storage" in container.resources.limits for container in containers
+    )
+
+
 # --- which container sees what where ------------------------------------------------------------------------------------
 
 
 def mounts(
     container: core.Container, sources: Mapping[str, Path], variables: Mapping[str, str]
-) -> list[tuple[str, str, bool]]:
-    """(source, mount path, read only) for each volumeMount; sub paths are made where they are missing.  Raises MountError."""
-    found = []
+) -> tuple[list[tuple[str, str, bool]], dict[str, str]]:
+    """(source, mount path, read only) for each volumeMount, and by source the volume that it must stay in.
+
+    Sub paths are made where they are missing.  Raises MountError.
+    """
+    found, beneath = [], {}
     for mount in container.volume_mounts:
         source = sources.get(mount.name)
         if source is None:
             raise failed(mount.name, "the pod has no such volume")
         sub = environment.expand(mount.sub_path_expr, variables) if mount.sub_path_expr else mount.sub_path
         if sub:
-            inside = Path(os.path.normpath(source / sub))
-            if not inside.is_relative_to(source):
-                raise failed(mount.name, f"the subPath {sub} leads out of the volume")
-            if not inside.exists():
-                inside.mkdir(parents=True)
-            source = inside.resolve() if (source / "..data").is_symlink() else inside
+            volume, source = source, inside(mount.name, source, sub)
+            beneath[str(source)] = str(volume.resolve())
         found.append((str(source), os.path.normpath(mount.mount_path), mount.read_only))
+    return found, beneath
+
+
+def inside(volume: str, root: Path, sub: str) -> Path:
+    """A sub path of a volume, made where it is missing.  Raises MountError when it leads out, by its words or through a link."""
+    if sub.startswith("/") or ".." in sub.split("/"):
+        raise failed(volume, f"the subPath {sub} leads out of the volume")
+    base = root.resolve()
+    found = (base / sub).resolve()
+    if not found.is_relative_to(base):
+        raise failed(volume, f"the subPath {sub} leads out of the volume through a link")
+    if not found.exists():
+        make_beneath(volume, base, found.relative_to(base).parts)
     return found
+
+
+def make_beneath(volume: str, base: Path, parts: tuple[str, ...]) -> None:
+    """Makes directories below a volume's, following no link that a container may lay there at the same moment."""
+    mode = stat.S_IMODE(base.stat().st_mode)
+    held = os.open(base, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in parts:
+            try:
+                os.mkdir(part, dir_fd=held)
+                os.chmod(part, mode, dir_fd=held)
+            except FileExistsError:
+                pass
+            following = os.open(part, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=held)
+            os.close(held)
+            held = following
+    except OSError as error:
+        raise failed(volume, f"cannot make the subPath {'/'.join(parts)}: {error.strerror}") from error
+    finally:
+        os.close(held)

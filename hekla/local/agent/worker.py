@@ -18,13 +18,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from hekla.api import core
+from hekla.api import core, quantity
 from hekla.kube.errors import ApiError, Conflict, NotFound
 from hekla.kube.http.client import TransportError
-from hekla.local.agent import cgroups, containers, environment, isolation, probes, statuses, volumes
+from hekla.local.agent import containers, environment, isolation, probes, statuses, volumes
 from hekla.local.agent.containers import Run
 from hekla.local.agent.host import HOST_ADDRESS, Host
-from hekla.local.agent.hosts import hostname_of
+from hekla.local.agent.hosts import kernel_hostname
 from hekla.local.agent.images import ImageError
 from hekla.local.agent.network.network import NetworkError
 from hekla.local.agent.records import Launch, PodDirectory, PodRecord
@@ -70,6 +70,9 @@ class Worker:
         self.taken_up = time.time()
         self.final = False
         """Succeeded or Failed was reported: nothing runs, nothing starts."""
+        self.evicted = ""
+        """Why the node ends the pod; empty while it does not."""
+        self.scratch_limits = volumes.scratch_limits(pod)
         self.mounted: dict[str, Path] = {}
         self.cable: str | None = None
         """Path of the pod's network namespace; None until it is connected, "" where it shares the machine's."""
@@ -95,6 +98,7 @@ class Worker:
         for run in self.runs:
             if containers.restore(run, self.pod, self.directory, self.host, self._on_end):
                 begun = True
+                self.limit_memory(run)
         if begun:
             self.admitted = self.restored = True
             self.view.started = parse_time(self.pod.status.start_time) or time.time()
@@ -110,6 +114,16 @@ class Worker:
         self.pod = pod
         if pod.metadata.deletion_timestamp:
             self.host.note_ready(self.uid, False)
+        self.wake()
+
+    @property
+    def over(self) -> bool:
+        """Nothing of it is to be ended any more, or that is on its way."""
+        return self.final or self.deleted or bool(self.evicted or self.pod.metadata.deletion_timestamp)
+
+    def evict(self, message: str) -> None:
+        """The node needs what the pod has, or the pod has taken more than it may."""
+        self.evicted = message
         self.wake()
 
     def gone(self) -> None:
@@ -162,6 +176,10 @@ class Worker:
         if self.final:
             return LONGEST_BACK_OFF
         if not self.admitted and not self.take():
+            return LONGEST_BACK_OFF
+        if self.evicted:
+            self.view.disrupted = self.evicted
+            await self.fail("Evicted", self.evicted)
             return LONGEST_BACK_OFF
         left = self.time_left()
         if left is not None and left <= 0:
@@ -256,6 +274,8 @@ class Worker:
             await self.tokens.renew()
             sources = self.sources()
             for volume in self.pod.spec.volumes:
+                if volume.name in self.mounted and not comes_from_objects(volume):
+                    continue
                 self.mounted[volume.name] = await self.mount_one(volume, sources, group)
         except (volumes.MountError, ApiError, TransportError) as error:
             text = str(error) if isinstance(error, volumes.MountError) else f"MountVolume.SetUp failed: {error}"
@@ -273,13 +293,19 @@ class Worker:
         if volume.host_path is not None:
             return volumes.host_path(volume.name, volume.host_path)
         if volume.persistent_volume_claim is not None:
-            return await self.claimed(volume.name, volume.persistent_volume_claim.claim_name)
+            return await self.claimed(volume.name, volume.persistent_volume_claim.claim_name, group)
         if volume.ephemeral is not None:
-            return await self.claimed(volume.name, f"{self.pod.metadata.name}-{volume.name}")
+            return await self.claimed(volume.name, f"{self.pod.metadata.name}-{volume.name}", group)
         if volume.empty_dir is None and any(
             getattr(volume, kind) is not None for kind in ("csi", "nfs", "iscsi", "rbd", "cephfs", "image", "fc")
         ):
+            if volume.csi is not None:
+                raise volumes.failed(volume.name, f"driver name {volume.csi.driver} not found in the list of registered CSI drivers")
             raise volumes.failed(volume.name, "this node has no driver for such volumes")
+        if volume.empty_dir is not None and volume.empty_dir.medium == "Memory":
+            found = volumes.memory_directory(self.host.root, self.uid, volume.name, group)
+            if found is not None:
+                return found
         return volumes.empty_directory(path, group)
 
     def reader(self, group: int | None) -> tuple[int, int] | None:
@@ -291,7 +317,7 @@ class Worker:
             return users.pop(), -1
         return None if group is None else (-1, group)
 
-    async def claimed(self, volume: str, claim: str) -> Path:
+    async def claimed(self, volume: str, claim: str, group: int | None) -> Path:
         """The directory of a bound claim whose volume is one of this machine.  Raises MountError."""
         client: Any = self.host.client
         try:
@@ -302,18 +328,24 @@ class Worker:
             spec = (await client.get(core.PERSISTENT_VOLUME.untyped, name)).get("spec", {})
         except NotFound as error:
             raise volumes.failed(volume, str(error)) from error
+        if "csi" in spec:
+            driver = spec["csi"].get("driver", "")
+            raise volumes.failed(volume, f"driver name {driver} not found in the list of registered CSI drivers")
         path = (spec.get("hostPath") or spec.get("local") or {}).get("path")
         if not path:
             raise volumes.failed(volume, f'persistentvolume "{name}" is neither hostPath nor local')
         kind = (spec.get("hostPath") or {}).get("type", "DirectoryOrCreate")
-        return volumes.host_path(volume, core.HostPathVolumeSource(path=path, type=kind or "DirectoryOrCreate"))
+        found = volumes.host_path(volume, core.HostPathVolumeSource(path=path, type=kind or "DirectoryOrCreate"))
+        if group is not None and "local" in spec:
+            volumes.share(found, group)
+        return found
 
     # --- containers -------------------------------------------------------------------------------------------------------
 
     def note_ends(self) -> None:
         for run in self.runs:
             end = run.note_end(self.pod, self.host)
-            if end is None or not statuses.restarts(run.policy(self.pod.spec.restart_policy), end.code):
+            if end is None or not run.again(self.pod.spec.restart_policy, end.code):
                 continue
             delay = run.start_at - time.time()
             if delay > 0 and self.stop_began is None:
@@ -346,7 +378,7 @@ class Worker:
         if run.running:
             return LONGEST_BACK_OFF
         if run.view.ended is not None and run.noted:
-            if not statuses.restarts(run.policy(self.pod.spec.restart_policy), run.view.ended.code):
+            if not run.again(self.pod.spec.restart_policy, run.view.ended.code):
                 return LONGEST_BACK_OFF
             if self.final:
                 return LONGEST_BACK_OFF
@@ -381,6 +413,7 @@ class Worker:
         run.attempt = attempt
         run.view.image_id = containers.image_id(run.spec.image)
         run.begin(instance, self.uid)
+        self.limit_memory(run)
         self.host.clock.follow(slot)
         self.directory.forget_before(run.spec.name, attempt - 1)
         self.event("Normal", "Pulled", f'Container image "{run.spec.image}" already present on machine', run.spec.name)
@@ -393,7 +426,15 @@ class Worker:
             await self.after_start(run)
         return 0.0 if instance.exit is not None else LONGEST_BACK_OFF
 
+    def limit_memory(self, run: Run) -> None:
+        """Has the container watched where no control group holds it to its limit."""
+        limit = run.spec.resources.limits.get("memory")
+        if limit and self.host.groups is None and run.instance is not None and run.instance.exit is None:
+            self.host.ceilings.watch(run.instance, quantity.whole(limit))
+
     def cannot_pull(self, run: Run, error: ImageError) -> float:
+        if run.spec.image_pull_policy == "Never" and error.reason == "ErrImagePull":
+            error = ImageError("ErrImageNeverPull", f'Container image "{run.spec.image}" is not present with pull policy of Never')
         run.pull_failures += 1
         delay = min(LONGEST_BACK_OFF, containers.FIRST_BACK_OFF * 2.0 ** (run.pull_failures - 1))
         run.start_at = time.time() + delay
@@ -433,7 +474,7 @@ class Worker:
         scratch = self.directory.scratch / spec.name
         scratch.mkdir(exist_ok=True)
         os.chmod(scratch, 0o777)
-        mounts = volumes.mounts(spec, self.mounted, known)
+        mounts, beneath = volumes.mounts(spec, self.mounted, known)
         message = spec.termination_message_path or "/dev/termination-log"
         mounts.append((str(containers.message_file(slot)), message, False))
         cwd = environment.expand(spec.working_dir, known)
@@ -458,11 +499,13 @@ class Worker:
             mounts = []
             if cwd and not os.path.isdir(cwd):
                 cwd = str(scratch)
-        cgroup = cgroups.make(host.pods_cgroup, self.uid, spec, attempt) if host.pods_cgroup else ""
+        cgroup = host.groups.make(self.uid, spec, attempt) if host.groups is not None else ""
         return Launch(
-            argv=argv, env=known, cwd=cwd or str(scratch), mounts=mounts, hostname=hostname_of(pod), cgroup=cgroup,
+            argv=argv, env=known, cwd=cwd or str(scratch), mounts=mounts, hostname=kernel_hostname(pod), cgroup=cgroup,
             user=user if host.isolation.change_user else None, group=group if host.isolation.change_user else None,
-            groups=groups if host.isolation.change_user else [], namespaces=list(host.isolation.namespaces),
+            groups=groups if host.isolation.change_user else [], beneath=beneath,
+            namespaces=[kind for kind in host.isolation.namespaces if kind != "pid" or not pod.spec.host_pid],
+            read_only=bool(security.read_only_root_filesystem),
             stdin=spec.stdin, stdin_once=spec.stdin_once, tty=spec.tty,
             network=self.cable or "",
         )  # fmt: skip
@@ -474,7 +517,7 @@ class Worker:
         ports = {port.name: port.container_port for port in run.spec.ports if port.name}
         if self.host.isolation.mounts:
             return probes.Target(run.instance, self.view.pod_ip, ports)
-        paths = isolation.Paths(volumes.mounts(run.spec, self.mounted, {}))
+        paths = isolation.Paths(volumes.mounts(run.spec, self.mounted, {})[0])
         return probes.Target(run.instance, self.view.pod_ip, ports, paths.rewrite)
 
     async def after_start(self, run: Run) -> None:
@@ -501,7 +544,10 @@ class Worker:
                 run.view.ready = good
             elif not good:
                 self.event("Normal", "Killing", f"Container {spec.name} failed {kind} probe, will be restarted", spec.name)
-                run.killing = asyncio.create_task(self.stop_one(run, lambda: time.time() + self.grace(), ""))
+                asked = {"startup": spec.startup_probe, "liveness": spec.liveness_probe}[kind]
+                own = asked.termination_grace_period_seconds if asked is not None else None
+                grace = self.grace() if own is None else max(1.0, float(own))
+                run.killing = asyncio.create_task(self.stop_one(run, lambda: time.time() + grace, ""))
             self.wake()
 
         def on_failure(kind: str, text: str) -> None:
@@ -516,7 +562,7 @@ class Worker:
         """Seconds that containers get from now on."""
         meta = self.pod.metadata
         seconds = meta.deletion_grace_period_seconds if meta.deletion_timestamp else self.pod.spec.termination_grace_period_seconds
-        if self.deleted and not meta.deletion_timestamp:
+        if (self.deleted and not meta.deletion_timestamp) or self.evicted:
             seconds = 0
         return max(SHORTEST_GRACE, 30.0 if seconds is None else float(seconds))
 
@@ -631,9 +677,11 @@ class Worker:
         self.host.unname(self.uid)
         self.release()
         self.host.addresses.give_back(self.uid)
-        if self.host.pods_cgroup is not None:
-            cgroups.remove(self.host.pods_cgroup, self.uid)
+        if self.host.groups is not None:
+            self.host.groups.remove(self.uid)
         self.directory.remove()
+        if any(volume.empty_dir is not None and volume.empty_dir.medium == "Memory" for volume in self.pod.spec.volumes):
+            volumes.forget_memory(self.host.root, self.uid)
         self.final = True
         self.closed(self)
 
@@ -669,6 +717,11 @@ class Worker:
                 self.host.note_ready(self.uid, condition["status"] == "True" and not self.pod.metadata.deletion_timestamp)
         meta = self.pod.metadata
         self.host.reporter.put(self.uid, meta.namespace, meta.name, {**status, "conditions": patched} if patched else status)
+
+
+def comes_from_objects(volume: core.Volume) -> bool:
+    """Whether a volume's files may change while the pod runs; all others are set up once."""
+    return any(kind is not None for kind in (volume.config_map, volume.secret, volume.downward_api, volume.projected))
 
 
 def user_of(pod: core.Pod, spec: core.Container) -> tuple[int | None, int | None, list[int]]:
