@@ -14,7 +14,6 @@ ITEMS = 150
 NAME = re.compile(r"test_items?_(\d{3})(?:_(\d{3}))?_")
 
 STEP_TWO: dict[int, str] = {
-    **dict.fromkeys(range(43, 50), "server-side apply is not served yet"),
     101: "there is no controller that binds volumes yet",
     111: "admission policies are stored, not evaluated yet",
     112: "admission policies are stored, not evaluated yet",

@@ -81,7 +81,8 @@ class Bootstrap:
         key = f"{namespace}/{tree['metadata']['name']}" if namespace else tree["metadata"]["name"]
         if resource is None or resource.collection.newest(key) is not None:
             return
-        call = Call(Request("POST", "/bootstrap", "", {}, b"", Peer()), Route(resource, namespace, "", ""), ADMIN, "create")
+        request = Request("POST", "/bootstrap", "", {"user-agent": "kube-apiserver"}, b"", Peer())
+        call = Call(request, Route(resource, namespace, "", ""), ADMIN, "create")
         # What the server makes itself may have names and values that are refused to others (system- classes).
         await self.writer.add(call, resource, namespace, tree_copy(tree), validate=False)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+import msgspec
+
 from hekla.kube.http.server import Request, Response
 from hekla.local.apiserver.identity import User
-from hekla.local.apiserver.kind import Decoded, FieldError, Json
+from hekla.local.apiserver.kind import Decoded, FieldError, Json, Kind
 from hekla.local.apiserver.objects.errors import BadBody
 from hekla.local.apiserver.registry import Resource
 from hekla.local.apiserver.route import Route
@@ -66,6 +68,16 @@ class Call:
         return self.route.resource
 
     @property
+    def manager(self) -> str:
+        """Under whose name changed fields are booked: the field manager, or the program that the User-Agent names."""
+        if self.field_manager:
+            return self.field_manager
+        name = self.request.headers.get("user-agent", "").partition("/")[0]
+        if not (name.isascii() and name.isprintable()):
+            name = "".join(sign for sign in name if sign.isprintable())
+        return name.encode()[:128].decode(errors="ignore") or "unknown"
+
+    @property
     def media_type(self) -> str:
         """Of the body, without parameters; absent means JSON."""
         content_type = self.request.headers.get("content-type", "")
@@ -119,3 +131,25 @@ def untyped(tree: Json) -> Json:
     elif not isinstance(metadata, dict):
         raise bad_request("metadata must be an object")
     return tree
+
+
+def read_again(call: Call, kind: Kind, new: Json, changed: frozenset[str] | None = None) -> Json:
+    """Reads the patched tree as a body would be read: types are checked, unknown fields dropped or refused.
+
+    Of `changed` only, where that is known: the rest comes from the store, and went this way before.
+    """
+    if new.get("kind") != kind.kind or new.get("apiVersion") != kind.api_version:
+        raise bad_request(f"the patch makes another kind of {kind.kind}: {new.get('apiVersion')}, Kind={new.get('kind')}")
+    if kind.decode is not None:
+        part = new if changed is None else {name: value for name, value in new.items() if name in changed}
+        try:
+            decoded = kind.decode(msgspec.json.encode(part), "application/json", call.field_validation)
+        except BadBody as error:
+            raise Refusal(error.code, str(error), reason=error.reason) from error
+        for text in decoded.warnings:
+            call.warn(text)
+        tree = decoded.tree
+        new = tree if part is new else {name: tree.get(name, value) for name, value in new.items() if name in tree or name not in part}
+    new.pop("kind", None)
+    new.pop("apiVersion", None)
+    return new

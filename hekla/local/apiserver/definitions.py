@@ -176,7 +176,7 @@ class Definitions:
 
     def _call(self, name: str, resource: Resource | None = None) -> Call:
         route = Route(resource or self.resource, "", name, "")
-        return Call(Request("PUT", "/definitions", "", {}, b"", Peer()), route, SERVER, "update")
+        return Call(Request("PUT", "/definitions", "", {"user-agent": "kube-apiserver"}, b"", Peer()), route, SERVER, "update")
 
     def _established(self, tree: Json) -> Json:
         spec, status = tree["spec"], tree.setdefault("status", {})

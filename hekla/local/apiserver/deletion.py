@@ -12,7 +12,7 @@ from hekla.kube.http.server import Response
 from hekla.local.apiserver import bodies
 from hekla.local.apiserver.admission import UNDELETABLE, Attributes
 from hekla.local.apiserver.call import Call, read_body
-from hekla.local.apiserver.forms import PLAIN
+from hekla.local.apiserver.forms import plain
 from hekla.local.apiserver.fresh import now
 from hekla.local.apiserver.kind import FieldError, Json, Kind
 from hekla.local.apiserver.reading import selected
@@ -95,7 +95,7 @@ class Deleter:
         kind = call.route.kind
         if gone and not kind.strategy.returns_object_on_delete:
             return call.respond(200, encode(success(kind, row.name, row.uid)))
-        return call.respond(200, PLAIN.object(call.resource, row))
+        return call.respond(200, plain(call.request.headers).object(call.resource, row))
 
     async def delete_collection(self, call: Call) -> Response:
         options = read_options(call)
@@ -103,7 +103,8 @@ class Deleter:
         selection = select(call.resource, call.route.namespace, "", request.option("labelSelector"), request.option("fieldSelector"))
         found = selected(call.resource.collection, selection)
         await self.remove_all(call, call.resource, found, options)
-        return call.respond(200, PLAIN.list(call.resource, found, {"resourceVersion": str(self.writer.store.committed)}))
+        metadata = {"resourceVersion": str(self.writer.store.committed)}
+        return call.respond(200, plain(call.request.headers).list(call.resource, found, metadata))
 
     async def remove_all(self, call: Call, resource: Resource, rows: list[Row], options: DeleteOptions) -> None:
         """Deletes rows, many to a transaction; what is gone already is no error."""

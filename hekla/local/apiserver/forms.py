@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from hekla.local.apiserver.kind import Column, Json
 from hekla.local.apiserver.registry import Resource
 from hekla.local.apiserver.status import Refusal
-from hekla.local.apiserver.store import Event, Row, decode, encode
+from hekla.local.apiserver.store import Event, Row, encode
 
 JSON_TYPES = ("application/json", "*/*", "application/*")
 
@@ -20,28 +21,32 @@ class Form:
     name = "plain"
     list_kind = ""
 
+    @staticmethod
+    def bytes_of(row: Row, prefix: bytes = b"{") -> bytes:
+        """The stored object behind a prefix."""
+        return row.whole(prefix)
+
+    def tree_of(self, resource: Resource, row: Row) -> Json:
+        tree = owned_tree(row)
+        return resource.kind.present(tree) if resource.kind.present is not None else tree
+
     def object(self, resource: Resource, row: Row) -> bytes:
-        present = resource.kind.present
-        if present is not None:
-            return encode(resource.typed(present(row.tree())))
-        return resource.prefix + row.data[1:]
+        if resource.kind.present is not None:
+            return encode(resource.typed(self.tree_of(resource, row)))
+        return self.bytes_of(row, resource.prefix)
 
     def list(self, resource: Resource, rows: list[Row], metadata: Json) -> bytes:
-        present = resource.kind.present
-        if present is not None:
-            items = b",".join([encode(present(row.tree())) for row in rows])
+        if resource.kind.present is not None:
+            items = b",".join([encode(self.tree_of(resource, row)) for row in rows])
         else:
-            prefix = resource.item_prefix
-            if prefix == b"{":
-                items = b",".join([row.data for row in rows])
-            else:
-                items = b",".join([prefix + row.data[1:] for row in rows])
+            prefix, piece = resource.item_prefix, self.bytes_of
+            items = b",".join([piece(row, prefix) for row in rows])
         return b'%b%b,"items":[%b]}' % (resource.list_prefix, encode(metadata), items)
 
     def event(self, resource: Resource, type: str, row: Row, first: bool = False) -> bytes:
         if resource.kind.present is not None:
             return b'{"type":"%b","object":%b}\n' % (type.encode(), self.object(resource, row))
-        return b"%b%b}\n" % (resource.event_prefix[type], row.data[1:])
+        return b"%b}\n" % self.bytes_of(row, resource.event_prefix[type])
 
     def bookmark(self, resource: Resource, version: int, initial_end: bool) -> bytes:
         metadata: Json = {"resourceVersion": str(version), "creationTimestamp": None}
@@ -53,6 +58,28 @@ class Form:
         return {"kind": resource.kind.kind, "apiVersion": resource.kind.api_version, "metadata": metadata}
 
 
+class LeanForm(Form):
+    """The plain form without managedFields, for callers that ask for it; see `plain`."""
+
+    name = "lean"
+
+    @staticmethod
+    def bytes_of(row: Row, prefix: bytes = b"{") -> bytes:
+        return prefix + row.data[1:]
+
+    def tree_of(self, resource: Resource, row: Row) -> Json:
+        tree = row.tree()
+        return resource.kind.present(tree) if resource.kind.present is not None else tree
+
+
+def owned_tree(row: Row) -> Json:
+    """The object with its managedFields."""
+    tree = row.tree()
+    if row.owners is not None:
+        tree["metadata"]["managedFields"] = row.managed()
+    return tree
+
+
 class MetadataForm(Form):
     """PartialObjectMetadata."""
 
@@ -60,7 +87,7 @@ class MetadataForm(Form):
 
     @staticmethod
     def partial(row: Row) -> Json:
-        return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": decode(row.data)["metadata"]}
+        return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": owned_tree(row)["metadata"]}
 
     def object(self, resource: Resource, row: Row) -> bytes:
         return encode(self.partial(row))
@@ -136,7 +163,7 @@ class TableForm(Form):
         present = resource.kind.present
         found: list[Json] = []
         for row in rows:
-            tree = row.tree()
+            tree = row.tree() if self.include == "None" else owned_tree(row)
             if present is not None:
                 tree = present(tree)
             line: Json = {"cells": [column.cell(tree, now) for column in columns]}
@@ -175,7 +202,9 @@ class TableForm(Form):
         return self.table(resource, [line], {"resourceVersion": metadata["resourceVersion"]}, False)
 
 
-PLAIN, METADATA = Form(), MetadataForm()
+PLAIN, LEAN, METADATA = Form(), LeanForm(), MetadataForm()
+LEAN_HEADER = "x-hekla-managed-fields"
+"""`omit` leaves managedFields out of an answer.  Other servers do not know the header, and then they are there."""
 TABLES = {include: TableForm(include) for include in ("Object", "Metadata", "None")}
 
 
@@ -204,11 +233,22 @@ def negotiate(accept: str, include: str = "") -> Form:
     )
 
 
+def plain(headers: Mapping[str, str]) -> Form:
+    """The plain form as a caller wants it."""
+    return LEAN if headers.get(LEAN_HEADER) == "omit" else PLAIN
+
+
+def wanted(headers: Mapping[str, str], include: str = "") -> Form:
+    """The form that a request's headers ask for; raises 406."""
+    form = negotiate(headers.get("accept", ""), include)
+    return plain(headers) if form is PLAIN else form
+
+
 def moved_version(row: Row, version: int) -> Row:
     """The same object with another resourceVersion: what a watcher is told when an object leaves its selection."""
     tree = row.tree()
     tree["metadata"]["resourceVersion"] = str(version)
-    return Row(row.id, row.namespace, row.name, row.uid, version, encode(tree), row.labels, row.fields)
+    return Row(row.id, row.namespace, row.name, row.uid, version, encode(tree), row.labels, row.fields, row.held)
 
 
 def event_bytes(form: Form, resource: Resource, type: str, row: Row, event: Event) -> bytes:

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from hekla.kube.http.server import Response
-from hekla.local.apiserver.call import Call
+from hekla.local.apiserver.applying import apply_patch
+from hekla.local.apiserver.call import Call, read_again
 from hekla.local.apiserver.kind import Json, Kind
 from hekla.local.apiserver.objects import patch as patches
 from hekla.local.apiserver.objects.errors import BadBody
@@ -22,24 +23,35 @@ JSON_PATCH, MERGE, STRATEGIC, APPLY = (
 
 
 def unsupported(kind: Kind) -> Refusal:
-    types = [JSON_PATCH, MERGE] if kind.merge_keys is None else [JSON_PATCH, MERGE, STRATEGIC]
+    types = [JSON_PATCH, MERGE, APPLY] if kind.merge_keys is None else [JSON_PATCH, MERGE, STRATEGIC, APPLY]
     return Refusal(415, f"the body of the request was in an unknown format - accepted media types include: {', '.join(types)}", details={})
 
 
 async def patch(writer: Writer, subresources: Subresources, call: Call) -> Response:
     kind = call.route.kind
     media = call.media_type
+    if media == APPLY:
+        return await apply_patch(writer, subresources, call)
     if media not in (JSON_PATCH, MERGE, STRATEGIC) or (media == STRATEGIC and kind.merge_keys is None):
         raise unsupported(kind)
     if call.request.option("force"):
         raise Refusal(422, 'PatchOptions.meta.k8s.io "" is invalid: force: Forbidden: may not be specified for non-apply patch', details={})
     document = read_patch(call.request.body, media)
+    books = b"managedFields" in call.request.body
     if call.route.subresource == "scale":
         return await patch_scale(subresources, call, document, media)
 
     def change(old: Json) -> Json:
+        if books:
+            row = call.resource.collection.newest(call.route.key)
+            if row is not None and row.owners is not None:
+                old["metadata"]["managedFields"] = row.managed()
         new = apply(kind, old, document, media)
-        return checked(call, kind, new, touched(document))
+        emptied = books and (new.get("metadata") or {}).get("managedFields") == []
+        new = read_again(call, kind, new, touched(document))
+        if emptied:
+            new["metadata"]["managedFields"] = []
+        return new
 
     names_version = isinstance(document, dict) and bool((document.get("metadata") or {}).get("resourceVersion"))
     return await writer.modify(call, change, retry=not names_version)
@@ -86,28 +98,6 @@ def touched(document: Any) -> frozenset[str] | None:
     if not isinstance(document, dict) or any(name.startswith("$") for name in document):
         return None
     return frozenset(document) | {"kind", "apiVersion", "metadata"}
-
-
-def checked(call: Call, kind: Kind, new: Json, changed: frozenset[str] | None = None) -> Json:
-    """Reads the patched tree as a body would be read: types are checked, unknown fields dropped or refused.
-
-    Of `changed` only, where that is known: the rest comes from the store, and went this way before.
-    """
-    if new.get("kind") != kind.kind or new.get("apiVersion") != kind.api_version:
-        raise bad_request(f"the patch makes another kind of {kind.kind}: {new.get('apiVersion')}, Kind={new.get('kind')}")
-    if kind.decode is not None:
-        part = new if changed is None else {name: value for name, value in new.items() if name in changed}
-        try:
-            decoded = kind.decode(msgspec.json.encode(part), "application/json", call.field_validation)
-        except BadBody as error:
-            raise Refusal(error.code, str(error), reason=error.reason) from error
-        for text in decoded.warnings:
-            call.warn(text)
-        tree = decoded.tree
-        new = tree if part is new else {name: tree.get(name, value) for name, value in new.items() if name in tree or name not in part}
-    new.pop("kind", None)
-    new.pop("apiVersion", None)
-    return new
 
 
 async def patch_scale(subresources: Subresources, call: Call, document: Any, media: str) -> Response:

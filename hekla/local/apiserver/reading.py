@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 
 from hekla.kube.http.server import Request, Response
-from hekla.local.apiserver.forms import Form, negotiate
+from hekla.local.apiserver.forms import Form, wanted
 from hekla.local.apiserver.kind import FieldError, Json
 from hekla.local.apiserver.registry import Resource
 from hekla.local.apiserver.route import Route
@@ -41,7 +41,7 @@ async def at_least(store: Store, version: int) -> None:
 
 
 async def get(store: Store, request: Request, route: Route) -> Response:
-    form = negotiate(request.headers.get("accept", ""), request.option("includeObject"))
+    form = wanted(request.headers, request.option("includeObject"))
     if request.query:
         await at_least(store, version_option(request))
     row = route.resource.collection.rows.get(route.key)
@@ -112,7 +112,7 @@ def check_list_options(request: Request) -> None:
 
 async def list_objects(store: Store, request: Request, route: Route) -> Response:
     resource = route.resource
-    form = negotiate(request.headers.get("accept", ""), request.option("includeObject"))
+    form = wanted(request.headers, request.option("includeObject"))
     if not request.query:
         rows = rows_of(resource.collection, route.namespace)
         return Response(200, form.list(resource, rows, {"resourceVersion": str(store.committed)}))

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Mapping
 
 from hekla.local.apiserver.kind import Json, Kind
+from hekla.local.apiserver.objects.ownership import Scope
+from hekla.local.apiserver.objects.topology import Node
 from hekla.local.apiserver.store import ADDED, DELETED, MODIFIED, Collection, Store
 
 
@@ -21,6 +23,9 @@ class Resource:
         self.item_prefix = self.prefix if kind.custom else b"{"
         self.list_prefix = f'{{"kind":{json.dumps(kind.list_kind)},"apiVersion":{json.dumps(kind.api_version)},"metadata":'.encode()
         self.event_prefix = {type: b'{"type":"' + type.encode() + b'","object":' + self.prefix for type in (ADDED, MODIFIED, DELETED)}
+        self.node: Node | None = None
+        self.scopes: dict[str, Scope] = {}
+        """How its objects merge, by subresource; made by scopes.py when they are first written."""
         self.token = object()
         """Tells wire forms of this resource apart in an event's cache."""
 

@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 
 from hekla.local.apiserver.journal import COUNTER, Journal, Record, StorageError
+from hekla.local.apiserver.owners import NOBODY, Book, Ownership
 
 log = logging.getLogger("hekla.apiserver")
 
@@ -41,16 +42,27 @@ STEP_SECONDS = 0.016
 """Between two steps.  Telling costs every watching process a wake-up, which under load is more than the reading of an event."""
 
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
+METADATA = len(b'{"metadata":{')
+"""Where an object's first metadata field stands in its bytes."""
 NO_LABELS: Mapping[str, str] = {}
 
 
 class Row:
     """One object: its bytes and what selectors may ask."""
 
-    __slots__ = ("data", "fields", "id", "key", "labels", "name", "namespace", "uid", "version")
+    __slots__ = ("data", "fields", "id", "key", "labels", "name", "namespace", "owners", "stamps", "uid", "version")
 
     def __init__(
-        self, id: int, namespace: str, name: str, uid: str, version: int, data: bytes, labels: Mapping[str, str], fields: tuple[str, ...]
+        self,
+        id: int,
+        namespace: str,
+        name: str,
+        uid: str,
+        version: int,
+        data: bytes,
+        labels: Mapping[str, str],
+        fields: tuple[str, ...],
+        held: Ownership = NOBODY,
     ) -> None:
         self.id = id
         self.namespace = namespace
@@ -59,14 +71,30 @@ class Row:
         self.uid = uid
         self.version = version
         self.data = data
-        """JSON of the object without kind and apiVersion."""
+        """JSON of the object without kind, apiVersion and managedFields; its metadata comes first."""
         self.labels = labels
         self.fields = fields
         """Values of the collection's selectable fields, in its order."""
+        self.owners, self.stamps = held
+        """Who owns the object's fields; owners.py reads them."""
 
     def tree(self) -> Json:
-        """A fresh copy of the object, to be changed at will."""
+        """A fresh copy of the object without managedFields, to be changed at will."""
         return decode(self.data)  # type: ignore[no-any-return]
+
+    @property
+    def held(self) -> Ownership:
+        return self.owners, self.stamps
+
+    def managed(self) -> Any:
+        """managedFields; None where nobody owns anything."""
+        return None if self.owners is None else decode(self.owners.render(self.stamps))
+
+    def whole(self, prefix: bytes = b"{") -> bytes:
+        """The object with managedFields as JSON, behind a prefix that takes the place of its brace."""
+        if self.owners is None:
+            return prefix + self.data[1:]
+        return b'%b"metadata":{"managedFields":%b,%b' % (prefix, self.owners.render(self.stamps), self.data[METADATA:])
 
 
 class Event:
@@ -209,35 +237,37 @@ class Collection:
 
     # --- writing --------------------------------------------------------------------------------------------------------
 
-    def create(self, tree: Json) -> Write:
+    def create(self, tree: Json, held: Ownership = NOBODY) -> Write:
         """Accepts a new object (the caller has looked that the name is free) and sets its resourceVersion."""
-        return self._accept(ADDED, tree, None)
+        return self._accept(ADDED, tree, None, held)
 
-    def update(self, tree: Json, old: Row) -> Write:
-        """Accepts a new state of `old`, which must be the newest."""
-        return self._accept(MODIFIED, tree, old)
+    def update(self, tree: Json, old: Row, held: Ownership | None = None) -> Write:
+        """Accepts a new state of `old`, which must be the newest; its fields keep their owners where nothing else is said."""
+        return self._accept(MODIFIED, tree, old, old.held if held is None else held)
 
     def delete(self, tree: Json, old: Row) -> Write:
         """Accepts the removal of `old`; `tree` is its last state."""
-        return self._accept(DELETED, tree, old)
+        return self._accept(DELETED, tree, old, old.held)
 
-    def _accept(self, type: str, tree: Json, old: Row | None) -> Write:
+    def _accept(self, type: str, tree: Json, old: Row | None, held: Ownership) -> Write:
         store = self.store
         version = store.version = store.version + 1
         metadata = tree["metadata"]
         metadata["resourceVersion"] = str(version)
-        data = encode(tree)
+        data = encode(tree if next(iter(tree)) == "metadata" else {"metadata": metadata, **tree})
         if old is None:
             number, namespace, name = store.number(), store.intern(metadata.get("namespace", "")), metadata["name"]
         else:
             number, namespace, name = old.id, old.namespace, old.name
         uid = old.uid if old is not None else metadata.get("uid", "")
-        row = Row(number, namespace, name, uid, version, data, self.labels_of(metadata), self.fields_of(tree))
+        row = Row(number, namespace, name, uid, version, data, self.labels_of(metadata), self.fields_of(tree), held)
         write = self.overlay[row.key] = Write(self, type, row, old, store.loop.create_future())
         if type is DELETED:
             store.journal.append(Record(number, None, None, version, None), write)
         else:
-            store.journal.append(Record(number, self.name, row.key, version, data), write)
+            owners, stamps = held
+            written = data if owners is None else b"%b\n%b" % (data, owners.render(stamps))
+            store.journal.append(Record(number, self.name, row.key, version, written), write)
         if self.account is not None:
             self.account(self, type, tree, old, row)
         return write
@@ -265,12 +295,15 @@ class Collection:
 
     def load(self, record: Record) -> None:
         """Takes in a row from the disk."""
-        data = record.data or b""
+        data, _, managed = (record.data or b"").partition(b"\n")
         tree = decode(data)
+        if next(iter(tree)) != "metadata":
+            data = encode({"metadata": tree["metadata"], **tree})
+        held = (self.store.book.read(decode(managed)) if managed else None) or NOBODY
         metadata = tree["metadata"]
         namespace = self.store.intern(metadata.get("namespace", ""))
         uid, labels = metadata.get("uid", ""), self.labels_of(metadata)
-        row = Row(record.id, namespace, metadata["name"], uid, record.version, data, labels, self.fields_of(tree))
+        row = Row(record.id, namespace, metadata["name"], uid, record.version, data, labels, self.fields_of(tree), held)
         self.rows[row.key] = row
         self._new.append(row.key)
 
@@ -334,6 +367,7 @@ class Store:
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
+        self.book = Book()
         self.version = 1
         """Of the newest accepted write."""
         self.committed = 1

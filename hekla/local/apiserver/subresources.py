@@ -10,7 +10,7 @@ from hekla.kube.http.server import Response
 from hekla.local.apiserver import bodies
 from hekla.local.apiserver.admission import Attributes
 from hekla.local.apiserver.call import Call, read_body
-from hekla.local.apiserver.forms import PLAIN
+from hekla.local.apiserver.forms import plain
 from hekla.local.apiserver.fresh import now
 from hekla.local.apiserver.kind import FieldError, Json
 from hekla.local.apiserver.status import SUCCESS, Refusal, bad_request, conflict, invalid, not_found
@@ -155,15 +155,20 @@ class Subresources:
             put_at(tree, paths.spec_replicas, replicas)
             return tree
 
-        row, _ = await self.writer.change(call, call.resource, call.route.key, change, retry=not version)
-        if row is None:
-            found = call.resource.collection.rows.get(call.route.key)
-            if found is None:
-                raise not_found(kind, call.route.name)
-            dry = self.scale_of(call, found)
-            dry["spec"] = {"replicas": replicas}
-            return call.respond(200, encode(dry))
-        return call.respond(200, encode(self.scale_of(call, row)))
+        row, tree = await self.writer.change(call, call.resource, call.route.key, change, retry=not version)
+        return self.scale_answer(call, row, tree)
+
+    def scale_answer(self, call: Call, row: Row | None, tree: Json) -> Response:
+        """The Scale of a written object; under dry run there is no row, and the tree says what would have been written."""
+        if row is not None:
+            return call.respond(200, encode(self.scale_of(call, row)))
+        found = call.resource.collection.rows.get(call.route.key)
+        if found is None:
+            raise not_found(call.route.kind, call.route.name)
+        dry = self.scale_of(call, found)
+        replicas = at(tree, call.route.kind.scale.spec_replicas)
+        dry["spec"] = {"replicas": replicas} if replicas else {}
+        return call.respond(200, encode(dry))
 
     # --- namespaces -----------------------------------------------------------------------------------------------------
 
@@ -192,7 +197,7 @@ class Subresources:
                 row = await self.writer.stored(collection.delete(namespace, row))
             else:
                 row = await self.writer.stored(collection.update(namespace, row))
-            return call.respond(200, PLAIN.object(call.resource, row))
+            return call.respond(200, plain(call.request.headers).object(call.resource, row))
         raise AssertionError("the loop above returns")
 
 

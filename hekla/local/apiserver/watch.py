@@ -9,7 +9,7 @@ from collections import deque
 import msgspec
 
 from hekla.kube.http.server import Body, Request, Stream
-from hekla.local.apiserver.forms import PLAIN, TABLES, Form, event_bytes, moved_version, negotiate
+from hekla.local.apiserver.forms import LEAN, PLAIN, TABLES, Form, event_bytes, moved_version, wanted
 from hekla.local.apiserver.kind import FieldError
 from hekla.local.apiserver.reading import number_option, selected, version_option
 from hekla.local.apiserver.registry import Resource
@@ -49,7 +49,7 @@ def check_watch_options(request: Request) -> None:
 def watch(store: Store, request: Request, route: Route) -> Stream:
     """Answers a watch request; raises what is refused before the stream begins."""
     check_watch_options(request)
-    form = negotiate(request.headers.get("accept", ""), request.option("includeObject"))
+    form = wanted(request.headers, request.option("includeObject"))
     selection = select(route.resource, route.namespace, route.name, request.option("labelSelector"), request.option("fieldSelector"))
     watcher = Watcher(store, route.resource, selection, form)
     watcher.version = version_option(request)
@@ -204,7 +204,7 @@ class Watcher:
 
     def _tell(self, events: list[Event]) -> None:
         selection = self.selection
-        if selection.everything and self.version < events[0].version and self.form is PLAIN and self._body.chunked:
+        if selection.everything and self.version < events[0].version and (self.form is PLAIN or self.form is LEAN) and self._body.chunked:
             self._body.write_framed(self._shared(events))
             self.version = events[-1].version
             return
@@ -241,11 +241,11 @@ class Watcher:
         """One framed chunk for a batch, the same for all watchers of a resource and namespace."""
         resource, namespace = self.resource, self.selection.namespace
         cache = events[0].encoded
-        key = (resource.token, namespace, len(events))
+        key = (resource.token, self.form, namespace, len(events))
         found = cache.get(key)
         if found is None:
             pieces = [
-                event_bytes(PLAIN, resource, event.type, event.row, event)
+                event_bytes(self.form, resource, event.type, event.row, event)
                 for event in events
                 if not namespace or event.row.namespace == namespace
             ]

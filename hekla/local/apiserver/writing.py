@@ -8,23 +8,28 @@ newest state and `accept` there is no await, so that look holds.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from hekla.kube.http.server import Response
 from hekla.local.apiserver.admission import Admission, Attributes
 from hekla.local.apiserver.call import Call, read_body
-from hekla.local.apiserver.forms import PLAIN, negotiate
+from hekla.local.apiserver.forms import negotiate, plain
 from hekla.local.apiserver.fresh import generated_name, new_uid, now
 from hekla.local.apiserver.kind import FieldError, Json, Kind
-from hekla.local.apiserver.objects import names
+from hekla.local.apiserver.objects import names, ownership
+from hekla.local.apiserver.objects.ownership import Owner, Shares
+from hekla.local.apiserver.owners import NOBODY, Ownership
 from hekla.local.apiserver.registry import Registry, Resource
+from hekla.local.apiserver.scopes import scope_of
 from hekla.local.apiserver.status import Refusal, already_exists, bad_request, conflict, internal, invalid, method_not_allowed, not_found
-from hekla.local.apiserver.store import Row, Store, Write, WriteLost, encode
+from hekla.local.apiserver.store import Row, Store, Write, WriteLost, decode, encode
 
 SERVER_METADATA = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 RETRIES = 5
 Change = Callable[[Json], Json]
+Merge = Callable[[Json, Ownership], tuple[Json, Shares]]
 
 
 def refuse_name(kind: Kind, name: str) -> str | None:
@@ -55,18 +60,38 @@ class Writer:
 
     async def create_tree(self, call: Call, resource: Resource, namespace: str, tree: Json) -> Response:
         row, tree = await self.add(call, resource, namespace, tree)
-        if row is None:
-            return call.respond(201, encode(self._shown(resource, tree)))
-        return call.respond(201, PLAIN.object(resource, row))
+        return self.answer(call, 201, row, tree)
 
-    async def add(self, call: Call, resource: Resource, namespace: str, tree: Json, *, validate: bool = True) -> tuple[Row | None, Json]:
-        """Creates; the row is None under dry run."""
+    def answer(self, call: Call, status: int, row: Row | None, tree: Json) -> Response:
+        """The written object; `tree` is it under dry run, when there is no row."""
+        if row is None:
+            return call.respond(status, encode(self._shown(call.resource, tree)))
+        return call.respond(status, plain(call.request.headers).object(call.resource, row))
+
+    async def add(
+        self,
+        call: Call,
+        resource: Resource,
+        namespace: str,
+        tree: Json,
+        *,
+        validate: bool = True,
+        claimed: Shares | None = None,
+    ) -> tuple[Row | None, Json]:
+        """Creates; the row is None under dry run.  `claimed` says who owns the fields where an apply creates."""
         kind, strategy = resource.kind, resource.kind.strategy
         metadata = tree["metadata"]
         if metadata.get("resourceVersion"):
             raise Refusal(500, "resourceVersion should not be set on objects to be created", reason="", details=None)
         self._place(kind, metadata, namespace)
+        metadata.pop("managedFields", None)
         strategy.default(tree)
+        # What admission adds from here on is owned by nobody.
+        if claimed is None:
+            scope = scope_of(self.registry, resource, "")
+            held = self.store.book.created(scope, tree, Owner(call.manager, ownership.UPDATE, "", scope.version))
+        else:
+            held = self.store.book.compact(claimed)
         attributes = Attributes(call, resource, "CREATE", namespace, metadata.get("name") or "", tree, None)
         tree = self.admission.mutate(attributes)
         if self.admission.mutating_webhooks(attributes):
@@ -102,8 +127,8 @@ class Writer:
             key = f"{namespace}/{metadata['name']}" if namespace else metadata["name"]
         self.admission.last_look(attributes)
         if call.dry_run:
-            return None, tree
-        row = await self.stored(collection.create(stored))
+            return None, with_owners(tree, held)
+        row = await self.stored(collection.create(stored, held))
         return row, tree
 
     def _place(self, kind: Kind, metadata: Json, namespace: str) -> None:
@@ -165,22 +190,23 @@ class Writer:
 
     async def modify(self, call: Call, change: Change, *, retry: bool) -> Response:
         row, tree = await self.change(call, call.resource, call.route.key, change, retry=retry, subresource=call.route.subresource)
-        if row is None:
-            return call.respond(200, encode(self._shown(call.resource, tree)))
-        return call.respond(200, PLAIN.object(call.resource, row))
+        return self.answer(call, 200, row, tree)
 
     async def change(
         self,
         call: Call,
         resource: Resource,
         key: str,
-        change: Change,
+        change: Change | None,
         *,
         retry: bool,
         subresource: str = "",
         admit: bool = True,
+        merge: Merge | None = None,
     ) -> tuple[Row | None, Json]:
-        """Applies a change to the newest state, again when another write came between; the row is None under dry run."""
+        """Applies a change to the newest state, again when another write came between; the row is None under dry run.
+
+        An apply comes as `merge` in the place of a change, and says itself who owns what."""
         kind = resource.kind
         collection = resource.collection
         name = key.rpartition("/")[2]
@@ -190,27 +216,32 @@ class Writer:
                 raise not_found(kind, name)
             stored = row.tree()
             old = kind.present(stored) if kind.present is not None else stored
-            new = change(old)
+            claimed: Shares | None = None
+            if merge is not None:
+                new, claimed = merge(old, row.held)
+            else:
+                assert change is not None
+                new = change(old)
             old = row.tree()
             if kind.present is not None:
                 old = kind.present(old)
-            new = await self._changed(call, resource, row, old, new, subresource, admit)
+            new, held = await self._changed(call, resource, row, old, new, subresource, admit, claimed)
             if collection.newest(key) is not row:
                 if attempt == RETRIES - 1 or not retry:
                     raise conflict(kind, name)
                 continue
-            if new == old:
+            if new == old and (held == row.held or (claimed is not None and same_but_times(claimed, row.held))):
                 pending = collection.overlay.get(key)
                 if pending is not None:
                     await self.stored(pending)
                 return row, new
             if call.dry_run:
-                return None, new
+                return None, with_owners(new, held)
             kept = kind.keep(new) if kind.keep is not None else new
             metadata = kept["metadata"]
             if "deletionTimestamp" in metadata and not metadata.get("finalizers") and self._may_go(collection.name, kept):
                 return await self.stored(collection.delete(kept, row)), new
-            return await self.stored(collection.update(kept, row)), new
+            return await self.stored(collection.update(kept, row, held)), new
         raise AssertionError("the loop above ends by return or raise")
 
     @staticmethod
@@ -221,10 +252,27 @@ class Writer:
             return False
         return not tree["metadata"].get("deletionGracePeriodSeconds")
 
-    async def _changed(self, call: Call, resource: Resource, row: Row, old: Json, new: Json, subresource: str, admit: bool) -> Json:
+    async def _changed(
+        self,
+        call: Call,
+        resource: Resource,
+        row: Row,
+        old: Json,
+        new: Json,
+        subresource: str,
+        admit: bool,
+        claimed: Shares | None,
+    ) -> tuple[Json, Ownership]:
         kind, strategy = resource.kind, resource.kind.strategy
+        given = (new.get("metadata") or {}).get("managedFields")
         self._keep_identity(kind, row, old, new, call.request.method)
         strategy.default(new)
+        if claimed is not None:
+            held = self.store.book.compact(claimed)
+        elif admit or subresource == "server":
+            held = self._owned(call, resource, row, old, new, given, subresource)
+        else:
+            held = row.held
         operation = Attributes(call, resource, "UPDATE", row.namespace, row.name, new, old, subresource)
         if admit:
             new = self.admission.mutate(operation)
@@ -250,7 +298,25 @@ class Writer:
         if admit and self.admission.validating_webhooks(operation):
             await self.admission.call_validating(operation)
         self.admission.last_look(operation)
-        return new
+        return new, held
+
+    def _owned(
+        self, call: Call, resource: Resource, row: Row, old: Json, new: Json, given: Any, subresource: str
+    ) -> Ownership:
+        """Who owns what after a change that is no apply; `given` are the managedFields that the client sent."""
+        book, held = self.store.book, row.held
+        endpoint = call.route.subresource or ("status" if subresource == "server" else "")
+        if given is not None and not endpoint:
+            if ownership.is_reset(given):
+                held = NOBODY
+            else:
+                read = book.read(given)
+                if read is not None and read[0] is not None:
+                    held = read
+        scope = scope_of(self.registry, resource, endpoint)
+        # What comes in through scale has no time.
+        timed = endpoint != "scale"
+        return book.updated(scope, old, new, held, Owner(call.manager, ownership.UPDATE, endpoint, scope.version), timed=timed)
 
     def _keep_identity(self, kind: Kind, row: Row, old: Json, new: Json, method: str) -> None:
         """Restores what the server owns, and checks what the client believes it changes."""
@@ -284,6 +350,29 @@ class Writer:
         for name in ("labels", "annotations", "finalizers", "ownerReferences"):
             if name in metadata and not metadata[name]:
                 del metadata[name]
+
+
+def seconds_now() -> int:
+    return int(time.time())
+
+
+def with_owners(tree: Json, held: Ownership) -> Json:
+    """The object with its managedFields."""
+    owners, stamps = held
+    if owners is None:
+        return tree
+    return {**tree, "metadata": {**tree["metadata"], "managedFields": decode(owners.render(stamps))}}
+
+
+def same_but_times(claimed: Shares, held: Ownership) -> bool:
+    """Whether an apply leaves all owners what they had; when they last changed something does not count."""
+    owners, stamps = held
+    if owners is None:
+        return not claimed
+    before = owners.shares(stamps)
+    return before.keys() == claimed.keys() and all(
+        (share.version, share.fields) == (before[owner].version, before[owner].fields) for owner, share in claimed.items()
+    )
 
 
 def tree_copy(tree: Any) -> Any:

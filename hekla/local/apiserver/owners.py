@@ -1,0 +1,331 @@
+"""Who owns the fields of stored objects, kept small: thousands of objects of one template share one description.
+
+An object's row holds two things: a reference to its Owners (the entries of managedFields without times, shared by all objects
+with the same), and its stamps (the times, and the few keys that differ from object to object, as bytes).  The JSON that clients
+read is put together when it is asked for.  What a create or update makes of an object's owners is looked up by its
+shape: equal shapes have equal owners, so the sets themselves are worked with once a template, not once an object.
+
+On the disk every row says its own managedFields in full, so that rows do not depend on each other there.
+Reference: local-cluster 2.7; docs/decisions/0125.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import time
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from hekla.local.apiserver.objects import fieldsets, merging, ownership
+from hekla.local.apiserver.objects.merging import Marks
+from hekla.local.apiserver.objects.ownership import Owner, Scope, Share, Shares
+from hekla.local.apiserver.objects.topology import ANY, LEAF, MAP, SET, Node
+
+Json = dict[str, Any]
+KNOWN_SHAPES = 4096
+"""Creates and changes whose outcome is remembered."""
+
+_KEY = re.compile(rb'k:\{\\"(ip|uid)\\":\\"([0-9A-Za-z.:-]+)\\"\}')
+_MARKED = re.compile(rb'k:\{\\"(ip|uid)\\":\\"\\u0001(\d+)\\u0001\\"\}')
+_LENGTHS = [struct.Struct(f"<{count}I") for count in range(32)]
+
+
+class Head:
+    """One entry of managedFields without its time, shared."""
+
+    __slots__ = ("__weakref__", "after", "before", "fields", "marked", "owner", "version")
+
+    def __init__(self, owner: Owner, version: str, fields: bytes) -> None:
+        self.owner = owner
+        self.version = version
+        self.fields = fields
+        """The set as JSON; keys that differ between objects are numbers between marks."""
+        self.marked = b"\\u0001" in fields
+        first = {"manager": owner.manager, "operation": owner.operation, "apiVersion": version}
+        last = f',"subresource":{_text(owner.subresource)}' if owner.subresource else ""
+        self.before = msgspec.json.encode(first)[:-1]
+        self.after = b',"fieldsType":"FieldsV1","fieldsV1":' + fields + last.encode() + b"}"
+
+    def tree(self, values: Sequence[str]) -> fieldsets.Tree:
+        return fieldsets.decode(filled(self.fields, values) if self.marked else self.fields)  # type: ignore[no-any-return]
+
+
+class Owners:
+    """The entries of an object's managedFields without their times, in order; shared."""
+
+    __slots__ = ("__weakref__", "heads", "times")
+
+    def __init__(self, heads: tuple[Head, ...]) -> None:
+        self.heads = heads
+        self.times = _LENGTHS[len(heads)] if len(heads) < len(_LENGTHS) else struct.Struct(f"<{len(heads)}I")
+
+    def values(self, stamps: bytes) -> list[str]:
+        """The keys that the sets name by number."""
+        rest = stamps[self.times.size :]
+        return rest.decode().split("\0") if rest else []
+
+    def render(self, stamps: bytes) -> bytes:
+        """managedFields as JSON."""
+        pieces: list[bytes] = []
+        values = None
+        for head, moment in zip(self.heads, self.times.unpack_from(stamps), strict=True):
+            after = head.after
+            if head.marked:
+                if values is None:
+                    values = self.values(stamps)
+                after = filled(after, values)
+            pieces.append(b"%b%b%b" % (head.before, _time(moment), after))
+        return b"[" + b",".join(pieces) + b"]"
+
+    def shares(self, stamps: bytes) -> Shares:
+        values = self.values(stamps)
+        times = self.times.unpack_from(stamps)
+        return {head.owner: Share(head.version, head.tree(values), moment) for head, moment in zip(self.heads, times, strict=True)}
+
+
+def filled(fields: bytes, values: Sequence[str]) -> bytes:
+    """A set with the object's own keys in the place of their numbers."""
+
+    def key(match: re.Match[bytes]) -> bytes:
+        number = int(match[2])
+        return b'k:{\\"%b\\":\\"%b\\"}' % (match[1], values[number].encode()) if number < len(values) else match[0]
+
+    return _MARKED.sub(key, fields)
+
+
+@lru_cache(maxsize=4096)
+def _time(moment: int) -> bytes:
+    return f',"time":"{ownership.stamp(moment)}"'.encode() if moment else b""
+
+
+def _text(value: str) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+Ownership = tuple[Owners | None, bytes]
+"""What a row holds."""
+NOBODY: Ownership = (None, b"")
+
+
+class _Clock:
+    """The stamp of now for objects with one owner, made once a second."""
+
+    __slots__ = ("second", "stamp")
+
+    def __init__(self) -> None:
+        self.second = 0
+        self.stamp = b""
+
+    def now(self) -> tuple[int, bytes]:
+        second = int(time.time())
+        if second != self.second:
+            self.second, self.stamp = second, _LENGTHS[1].pack(second)
+        return self.second, self.stamp
+
+
+class Book:
+    """All that is known of owners: the shared entries, and the outcomes of creates and updates by their shape."""
+
+    def __init__(self) -> None:
+        self._heads: WeakValueDictionary[tuple[Owner, str, bytes], Head] = WeakValueDictionary()
+        self._owners: WeakValueDictionary[tuple[Head, ...], Owners] = WeakValueDictionary()
+        self._created: dict[Any, Owners | None] = {}
+        self._updated: dict[Any, tuple[tuple[Head, ...], tuple[int, ...], tuple[int, ...]]] = {}
+        self._clock = _Clock()
+
+    # --- writes ---------------------------------------------------------------------------------------------------------
+
+    def created(self, scope: Scope, tree: Json, owner: Owner) -> Ownership:
+        """Of a new object."""
+        values: list[str] = []
+        shape: list[Any] = []
+        signature(scope.node, tree, shape, values, scope.without)
+        key = (scope.node, scope.version, scope.without, owner, tuple(shape))
+        known = self._created.get(key, self)
+        if known is self:
+            known = self._create(scope, tree, owner, values)
+            if len(self._created) >= KNOWN_SHAPES:
+                self._created.clear()
+            self._created[key] = known
+        if known is None:
+            return NOBODY
+        assert isinstance(known, Owners)
+        stamp = self._clock.now()[1]
+        return known, (stamp + "\0".join(values).encode() if values else stamp)
+
+    def _create(self, scope: Scope, tree: Json, owner: Owner, values: list[str]) -> Owners | None:
+        difference = merging.compare(scope.node, {}, tree, Marks(values), scope.without)
+        fields = fieldsets.difference(fieldsets.from_paths((*difference.added, *difference.modified)), ownership.SERVER_SET)
+        return self._shared((self._head(owner, scope.version, fieldsets.text(fields)),)) if fields else None
+
+    def updated(self, scope: Scope, old: Json, new: Json, held: Ownership, owner: Owner, *, timed: bool = True) -> Ownership:
+        """Of a changed object."""
+        owners, stamps = held
+        if owners is None:
+            return held  # nobody is tracked until the first apply
+        values = owners.values(stamps)
+        known_values = len(values)
+        difference = merging.compare(scope.node, old, new, Marks(values), scope.without)
+        if not (difference.added or difference.modified or difference.removed):
+            return held
+        now = self._clock.now()[0] if timed else 0
+        if len(owners.heads) > ownership.MOST_UPDATERS or any(head.version != scope.version for head in owners.heads):
+            return self.compact(ownership.updated(scope, old, new, owners.shares(stamps), owner, now))
+        key = (owners, owner, difference, known_values)
+        outcome = self._updated.get(key)
+        if outcome is None:
+            outcome = self._update(scope, owners, owner, difference)
+            if len(self._updated) >= KNOWN_SHAPES:
+                self._updated.clear()
+            self._updated[key] = outcome
+        heads, sources, wanted = outcome
+        if not heads:
+            return NOBODY
+        times = (*owners.times.unpack_from(stamps), now)
+        entries = [(head, times[source]) for head, source in zip(heads, sources, strict=True)]
+        return self._packed(entries, [values[number] for number in wanted])
+
+    def _update(
+        self, scope: Scope, owners: Owners, owner: Owner, difference: merging.Difference
+    ) -> tuple[tuple[Head, ...], tuple[int, ...], tuple[int, ...]]:
+        """New heads, for each where its time comes from (the last is now), and which values they name."""
+        shares = {
+            head.owner: Share(head.version, fieldsets.decode(head.fields), number) for number, head in enumerate(owners.heads)
+        }
+        after = ownership.updated_by(scope, {}, {}, shares, owner, len(owners.heads), difference)
+        texts = [(found, share, fieldsets.text(share.fields)) for found, share in after.items()]
+        wanted: list[int] = []
+        heads = tuple(self._head(found, share.version, renumbered(text, wanted)) for found, share, text in texts)
+        return heads, tuple(share.time for _, share, _ in texts), tuple(wanted)
+
+    def compact(self, shares: Shares) -> Ownership:
+        """Shares in the form in which a row holds them."""
+        if not shares:
+            return NOBODY
+        values: list[str] = []
+
+        def number(match: re.Match[bytes]) -> bytes:
+            value = match[2].decode()
+            if value not in values:
+                values.append(value)
+            return b'k:{\\"%b\\":\\"\\u0001%d\\u0001\\"}' % (match[1], values.index(value))
+
+        entries = []
+        for owner, share in sorted(shares.items(), key=lambda pair: ownership.order_of(*pair)):
+            text = _KEY.sub(number, fieldsets.text(share.fields))
+            entries.append((self._head(owner, share.version, text), share.time))
+        return self._packed(entries, values)
+
+    def read(self, entries: Any) -> Ownership | None:
+        """managedFields that a client or the disk holds; None where they cannot be read."""
+        shares = ownership.from_wire(entries)
+        return None if shares is None else self.compact(shares)
+
+    # --- sharing --------------------------------------------------------------------------------------------------------
+
+    def _head(self, owner: Owner, version: str, text: bytes) -> Head:
+        key = (owner, version, text)
+        head = self._heads.get(key)
+        if head is None:
+            head = self._heads[key] = Head(owner, version, text)
+        return head
+
+    def _shared(self, heads: tuple[Head, ...]) -> Owners:
+        owners = self._owners.get(heads)
+        if owners is None:
+            owners = self._owners[heads] = Owners(heads)
+        return owners
+
+    def _packed(self, entries: list[tuple[Head, int]], values: list[str]) -> Ownership:
+        if len(entries) > 1:
+            entries.sort(key=_order)
+        owners = self._shared(tuple([head for head, _ in entries]))
+        stamps = owners.times.pack(*[moment for _, moment in entries])
+        return owners, (stamps + "\0".join(values).encode() if values else stamps)
+
+
+def _order(entry: tuple[Head, int]) -> tuple[str, int, str, str, str]:
+    head, moment = entry
+    return head.owner.operation, moment, head.owner.manager, head.version, head.owner.subresource
+
+
+def renumbered(text: bytes, wanted: list[int]) -> bytes:
+    """The set with its marks numbered as they are met; `wanted` gathers the old numbers in the new order."""
+    if b"\\u0001" not in text:
+        return text
+
+    def number(match: re.Match[bytes]) -> bytes:
+        old = int(match[2])
+        if old not in wanted:
+            wanted.append(old)
+        return b'k:{\\"%b\\":\\"\\u0001%d\\u0001\\"}' % (match[1], wanted.index(old))
+
+    return _MARKED.sub(number, text)
+
+
+# --- shapes --------------------------------------------------------------------------------------------------------------
+
+
+def signature(node: Node, tree: Json, found: list[Any], values: list[str], without: frozenset[str] = frozenset()) -> None:
+    """All of an object that its set of fields depends on, and nothing else: names of fields, keys of list elements.
+
+    What differs between objects of one template goes to `values` and is a number in the signature, as in the set."""
+    found.append(tuple(tree))
+    fields = node.fields
+    if fields is None:
+        fields = node.open()
+    element = node.element
+    if element is not None and element.kind is LEAF and not fields:
+        return
+    for name, value in tree.items():
+        child = fields.get(name, element)
+        if child is None or child.kind is LEAF or (without and name in without):
+            continue
+        kind = child.kind
+        if kind is MAP:
+            if type(value) is dict:
+                signature(child, value, found, values)
+            else:
+                found.append(value is None)
+        elif kind is ANY:
+            _guess(value, found)
+        elif type(value) is list:
+            _list_signature(child, value, found, values)
+        else:
+            found.append(None)
+
+
+def _list_signature(node: Node, items: list[Any], found: list[Any], values: list[str]) -> None:
+    if node.kind is SET:
+        found.append(tuple([repr(item) for item in items]))
+        return
+    keys = node.keys
+    inner = node.element
+    if node.mark:
+        marks = Marks(values)
+        found.append(tuple([marks.mark(item.get(keys[0])) for item in items]))
+    elif len(keys) == 1:
+        key = keys[0]
+        found.append(tuple([item.get(key) for item in items]))
+    else:
+        found.append(tuple([tuple([item.get(key) for key in keys]) for item in items]))
+    for item in items:
+        if inner is not None and inner.kind is MAP and type(item) is dict:
+            signature(inner, item, found, values)
+
+
+def _guess(value: Any, found: list[Any]) -> None:
+    """The signature of what no schema describes."""
+    if type(value) is dict:
+        found.append((tuple(value), tuple([type(item) is dict for item in value.values()])))
+        for item in value.values():
+            if type(item) is dict:
+                _guess(item, found)
+    else:
+        found.append(type(value) is list)
+
