@@ -18,10 +18,10 @@ from hekla.controllers.instants import instant, stamp
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller
 from hekla.kube.errors import AlreadyExists, ApiError, NotFound
+from hekla.kube.schedule import Schedule, ScheduleError, parse, zone_named
 
 from .history import surplus
 from .runs import Missed, job_name, most_recent, until_next
-from .schedule import Schedule, ScheduleError, parse, zone_named
 
 
 class _Books:

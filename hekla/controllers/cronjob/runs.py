@@ -1,35 +1,14 @@
-"""Which run is due and when to look again: the arithmetic of cron jobs, without a clock (reference: controllers 8.4)."""
+"""Which run of a cron job is due, by what the object says (reference: controllers 8.4)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
-
 from hekla.api import batch
 from hekla.controllers.instants import instant
+from hekla.kube import runs
+from hekla.kube.runs import DELTA, Missed, Recent
+from hekla.kube.schedule import Schedule
 
-from .schedule import Schedule
-
-DELTA = 0.1
-"""Seconds after a scheduled time at which it is looked at, so that the time has surely come."""
-MANY = 100
-
-
-class Missed(Enum):
-    """How many runs lie between the last one and now."""
-
-    NONE = "none"
-    FEW = "few"
-    MANY = "many"
-
-
-@dataclass(frozen=True, slots=True)
-class Recent:
-    """The newest run that is due, if one is; `earliest` is where the search began."""
-
-    earliest: float
-    run: float | None
-    missed: Missed
+__all__ = ["DELTA", "Missed", "Recent", "job_name", "most_recent", "until_next"]
 
 
 def most_recent(cron: batch.CronJob, schedule: Schedule, now: float, *, deadline: bool) -> Recent:
@@ -37,33 +16,13 @@ def most_recent(cron: batch.CronJob, schedule: Schedule, now: float, *, deadline
     earliest = instant(cron.status.last_schedule_time) or instant(cron.metadata.creation_timestamp)
     if deadline and cron.spec.starting_deadline_seconds is not None:
         earliest = max(earliest, now - cron.spec.starting_deadline_seconds)
-    first = schedule.next(earliest)
-    second = schedule.next(first) if first is not None else None
-    if first is None or second is None or second - first < 1:
-        raise ValueError("time difference between two schedules is less than 1 second")
-    if now < first:
-        return Recent(earliest, None, Missed.NONE)
-    if now < second:
-        return Recent(earliest, first, Missed.NONE)
-    between = int(second - first + 0.5)
-    count = int(now - first) // between + 1
-    run: float | None = None
-    at = schedule.next(first + (count - 2) * between)
-    while at is not None and at <= now:
-        run, at = at, schedule.next(at)
-    return Recent(earliest, run, Missed.MANY if count > MANY else Missed.FEW)
+    return runs.most_recent(earliest, schedule, now)
 
 
 def until_next(cron: batch.CronJob, schedule: Schedule, now: float) -> float | None:
     """Seconds until the next run is to be looked at; None when there is none."""
-    try:
-        recent = most_recent(cron, schedule, now, deadline=False)
-    except ValueError:
-        base = now
-    else:
-        base = recent.run if recent.run is not None else recent.earliest if recent.missed is Missed.NONE else now
-    following = schedule.next(base)
-    return None if following is None else following + DELTA - now
+    earliest = instant(cron.status.last_schedule_time) or instant(cron.metadata.creation_timestamp)
+    return runs.until_next(earliest, schedule, now)
 
 
 def job_name(cron: batch.CronJob, run: float) -> str:

@@ -9,8 +9,8 @@ from hekla.api.meta import ObjectMeta
 from hekla.controllers.cronjob.controller import delay_after_change, job_body
 from hekla.controllers.cronjob.history import surplus
 from hekla.controllers.cronjob.runs import DELTA, Missed, job_name, most_recent, until_next
-from hekla.controllers.cronjob.schedule import parse
 from hekla.controllers.instants import instant, stamp
+from hekla.kube.schedule import parse
 
 DAY = "2026-01-01T"
 MINUTE, HOUR = 60.0, 3600.0

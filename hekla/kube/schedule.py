@@ -1,4 +1,4 @@
-"""When a schedule fires: five cron fields, descriptors, `@every`, in any time zone (reference: controllers 8.1).
+"""When a schedule fires: five cron fields, descriptors, `@every`, in any time zone (reference: controllers 8.1, local-cluster 10.6).
 
 Times are seconds since the epoch.  A wall-clock time that a daylight-saving change skips does not fire that day; one that comes
 twice fires twice, as with the original's library.
