@@ -14,7 +14,6 @@ ITEMS = 150
 NAME = re.compile(r"test_items?_(\d{3})(?:_(\d{3}))?_")
 
 STEP_TWO: dict[int, str] = {
-    101: "there is no controller that binds volumes yet",
     111: "admission policies are stored, not evaluated yet",
     112: "admission policies are stored, not evaluated yet",
     113: "CEL of device classes is not compiled yet",
@@ -22,7 +21,6 @@ STEP_TWO: dict[int, str] = {
     118: "there is no DaemonSet controller yet",
     119: "there is no controller of batch/v1 jobs yet",
     120: "there is no controller of batch/v1 cron jobs yet",
-    123: "there is no node lifecycle controller yet",
 }
 """Items whose feature is absent today, with the reason."""
 

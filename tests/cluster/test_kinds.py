@@ -133,7 +133,6 @@ def test_item_096_evictions(api: Api, ns: Namespace) -> None:
     api.delete(f"{budgets}/full")
 
 
-@pytest.mark.skip(reason="there is no controller of disruption budgets yet")
 def test_item_096_the_status_of_a_budget(api: Api, ns: Namespace) -> None:
     api.create(ns.path("pods"), objects.pod("healthy", nodeName="no-such-node", labels={"budget": "counted"}))
     ready = [{"type": "Ready", "status": "True"}]
