@@ -22,7 +22,8 @@ async def pool(client):
 
     async def make(name, **spec):
         status = {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": now(), "lastTransitionTime": now()}]}
-        tree = await client.create(NODES, {"metadata": {"name": f"{label}-{name}", "labels": {"pool": label}}, "spec": spec, "status": status})
+        meta = {"name": f"{label}-{name}", "labels": {"pool": label}}
+        tree = await client.create(NODES, {"metadata": meta, "spec": spec, "status": status})
         made.append(tree["metadata"]["name"])
         await client.patch(NODES, made[-1], {"spec": {"taints": spec.get("taints")}})  # without what admission adds to new nodes
         return made[-1]

@@ -6,12 +6,15 @@ They share the caches that are handed in; what only they look at is cached here.
 from __future__ import annotations
 
 from hekla.api.apps import CONTROLLER_REVISION, DAEMON_SET, STATEFUL_SET
+from hekla.api.batch_k8s import JOB
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller
 from hekla.kube.events import Recorder
 from hekla.local.controllers.daemonset.controller import DaemonSetController
 from hekla.local.controllers.daemonset.placement import NODES
+from hekla.local.controllers.job.controller import JobController
+from hekla.local.controllers.ownership import manager_uid
 from hekla.local.controllers.pods import Json, Pod
 from hekla.local.controllers.statefulset.controller import StatefulSetController
 
@@ -26,7 +29,9 @@ def workload_controllers(client: Client, pods: Cache[Pod], claims: Cache[Json], 
     revisions = Cache(client, CONTROLLER_REVISION.untyped, indexes=by_namespace)
     stateful_sets = Cache(client, STATEFUL_SET.untyped, indexes=by_namespace)
     daemon_sets = Cache(client, DAEMON_SET.untyped, indexes=by_namespace)
+    jobs = Cache(client, JOB.untyped, indexes={**by_namespace, "manager": manager_uid})
     return [
+        JobController(client, jobs, pods, recorder),
         DaemonSetController(client, daemon_sets, pods, revisions, Cache(client, NODES), recorder),
         StatefulSetController(client, stateful_sets, pods, revisions, claims, recorder),
     ]
