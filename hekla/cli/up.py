@@ -76,7 +76,8 @@ def parser() -> Parser:
     flag("--fake-node-cpu", help='cpu of each fake node (default: "32")')
     flag("--fake-node-memory", help='memory of each fake node (default: "256Gi")')
     flag("--fake-node-pods", type=int, help="pods that each fake node takes (default: 110)")
-    flag("--isolation", choices=("auto", "none"), help="none: run pods without namespaces even where they are allowed (default: auto)")
+    flag("--isolation", choices=("auto", "shared-network", "none"),
+         help="shared-network: pods use this machine's network; none: no namespaces, even where they are allowed")  # fmt: skip
     flag("--images", help="a file that adds to the table of images")
     flag("--scheduler-conf", help="the scheduler's policy file (default: scheduler.yaml in the cluster's directory)")
     flag("--timeout", type=float, default=60.0, help="seconds to wait for the cluster (default: %(default)s)")

@@ -31,6 +31,8 @@ from hekla.local.agent.worker import Worker
 log = logging.getLogger("agent")
 
 ORPHAN_GRACE = 2.0
+SHUT_DOWN_GRACE = 10.0
+"""Seconds that pods get when the node goes down with its machine."""
 
 
 class Objects:
@@ -138,6 +140,19 @@ class Agent:
         for directory in pod_directories(self.root):
             if directory.path.name not in known:
                 self.spawn(self.end_orphan(directory), f"orphan {directory.path.name}")
+
+    async def shut_down(self) -> None:
+        """Takes leave with the machine: the nodes say so, and every pod ends, in its own words where it is quick enough."""
+        for keeper in self.keepers.values():
+            try:
+                await keeper.stop()
+            except (ApiError, TransportError) as error:
+                log.info("node %s: %s", keeper.name, error)
+        for worker in self.workers.values():
+            worker.shut_down()
+        deadline = asyncio.get_running_loop().time() + SHUT_DOWN_GRACE
+        while self.workers and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.05)
 
     async def close(self) -> None:
         """Lets go; containers run on and are adopted by the next agent."""

@@ -146,6 +146,8 @@ async def run(daemon: Daemon) -> None:
         if server is not None:
             await server.close(0.2)
         if agent is not None:
+            if options.stop_pods_on_exit:
+                await agent.shut_down()
             await agent.close()
         await recorder.close()
         if options.stop_pods_on_exit:
@@ -156,7 +158,7 @@ async def make_agent(daemon: Daemon, root: Path, images: Images, recorder: Recor
     found = isolation.detect()
     match daemon.options.isolation:
         case "none":
-            found = isolation.Isolation(private_addresses=found.private_addresses, cgroup=found.cgroup, findings=found.findings)
+            found = isolation.Isolation(private_addresses=found.private_addresses, findings=found.findings)
         case "shared-network":
             found = replace(found, network=False)
         case "auto":

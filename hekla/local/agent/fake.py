@@ -11,6 +11,7 @@ import asyncio
 import heapq
 import logging
 import time
+import zlib
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from hekla.api import core, names
+from hekla.api import apps, core, names
 from hekla.api.coordination import LEASE
 from hekla.api.kinds import Kind
 from hekla.api.meta import Struct, key
@@ -37,6 +38,7 @@ from hekla.local.agent.worker import parse_time
 log = logging.getLogger("agent.fake")
 
 ANNOTATION = "kwok.x-k8s.io/node"
+KWOK_NAMESPACE, KWOK = "kube-system", "kwok-controller"
 SENDERS = 24
 RETRY = 0.5
 LEASE_SECONDS = 40
@@ -52,6 +54,11 @@ Json = dict[str, Any]
 # --- what is kept of a pod ------------------------------------------------------------------------------------------------
 
 
+class Owner(Struct):
+    api_version: str = ""
+    kind: str = ""
+
+
 class Meta(Struct):
     """The metadata that matters for pretending."""
 
@@ -63,6 +70,7 @@ class Meta(Struct):
     generation: int = 0
     annotations: dict[str, str] | None = None
     labels: dict[str, str] | None = None
+    owner_references: list[Owner] | None = None
 
 
 class FakeContainer(Struct):
@@ -108,6 +116,8 @@ class FakePod(Struct):
     metadata: Meta = msgspec.field(default_factory=Meta)
     spec: FakeSpec = msgspec.field(default_factory=FakeSpec)
     status: FakeStatus = msgspec.field(default_factory=FakeStatus)
+    job: bool = False
+    """Its first owner is a Job of Kubernetes; stands for the owners, which are not kept."""
 
 
 class NodeCondition(Struct):
@@ -247,11 +257,14 @@ def terminated(life: Plan, started: str, now: str) -> Json:
 def ended_status(pod: FakePod, life: Plan, count: int, now: str) -> Json:
     """What the stage pod-complete reports, or its failing counterpart."""
     state = terminated(life, started_at(pod) or now, now)
+    named = any(c.name == life.container for c in pod.spec.containers)
+    other = terminated(Plan(code=143), started_at(pod) or now, now) if named else state  # ended with the one that failed
     return {
         "phase": "Failed" if life.code else "Succeeded",
         "conditions": conditions(pod, False, "PodFailed" if life.code else "PodCompleted", now),
         "containerStatuses": [
-            container_status(c, pod.metadata.uid, state, ready=False, count=count) for c in pod.spec.containers
+            container_status(c, pod.metadata.uid, state if c.name == life.container else other, ready=False, count=count)
+            for c in pod.spec.containers
         ],
     }  # fmt: skip
 
@@ -287,6 +300,11 @@ class FakeNodes:
         """Uids that wait in the queue or are being served."""
         self._wanted = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self.others: Cache[dict[str, Any]] = Cache(
+            client, apps.DEPLOYMENT.untyped, namespace=KWOK_NAMESPACE, fields=f"metadata.name={KWOK}"
+        )
+        """KWOK's own controller, where somebody has installed it."""
+        self.standing_back = False
         self._last_address = 0
         self._restarts: dict[str, tuple[int, float, Json]] = {}
         """By uid, of pods that back off: (restarts so far, when the next one is due, last state)."""
@@ -299,6 +317,8 @@ class FakeNodes:
         await self.nodes.synced()
         self.nodes.on_change(self._node_changed)
         await self._make_nodes()
+        self.others.on_change(self._other_changed)
+        await self.others.start()
         self._tasks += [asyncio.create_task(self._serve(), name="fake pods") for _ in range(SENDERS)]
         self._tasks.append(asyncio.create_task(self._renew_for_ever(), name="fake leases"))
         await self._watch_pods()
@@ -309,9 +329,21 @@ class FakeNodes:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._timer is not None:
             self._timer.cancel()
-        for cache in (self.nodes, self.pods):
+        for cache in (self.nodes, self.pods, self.others):
             if cache is not None:
                 await cache.stop()
+
+    def _other_changed(self, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+        """Leaves everything to KWOK while it is there, and takes it up again when it has gone."""
+        back = new is not None
+        if back == self.standing_back:
+            return
+        self.standing_back = back
+        log.info("%s has %s: fake nodes are %s", KWOK, "come" if back else "gone", "left to it" if back else "looked after again")
+        if not back:
+            for pod in self.pods.all() if self.pods is not None else ():
+                if pod.spec.node_name in self._managed:
+                    self._look(pod)
 
     # --- nodes ------------------------------------------------------------------------------------------------------------
 
@@ -339,7 +371,7 @@ class FakeNodes:
         fresh = name not in self._managed
         self._managed[name] = new.metadata.uid
         ready = any(c.type == "Ready" and c.status == "True" for c in new.status.conditions)
-        if not ready:
+        if not ready and not self.standing_back:
             self._background(self._make_ready(new), f"fake node {name}")
         if fresh and self.pods is not None:
             for pod in self.pods.all():
@@ -369,7 +401,7 @@ class FakeNodes:
         """Renews every lease once in RENEW_EVERY seconds, evenly spread."""
         while True:
             began = self._clock()
-            due = list(self._managed.items())
+            due = list(self._managed.items()) if not self.standing_back else []
             for at, (name, uid) in enumerate(due):
                 try:
                     await self._renew(name, uid)
@@ -409,6 +441,10 @@ class FakeNodes:
                 self._restarts.pop(old.metadata.uid, None)
                 self._delayed.pop(old.metadata.uid, None)
             return
+        owners = new.metadata.owner_references
+        if owners is not None:
+            new.job = bool(owners) and owners[0].kind == "Job" and owners[0].api_version.startswith("batch/")
+            new.metadata.owner_references = None
         if new.status.pod_ip.startswith("10."):
             self._last_address = max(self._last_address, number_of(new.status.pod_ip))
         if new.spec.node_name in self._managed:
@@ -421,6 +457,8 @@ class FakeNodes:
 
     def _look(self, pod: FakePod) -> None:
         """Finds when the pod is due next, and queues it if that is now."""
+        if self.standing_back:
+            return
         due = self._due(pod)
         if due is None:
             return
@@ -565,7 +603,8 @@ class FakeNodes:
 
 def life_of(pod: FakePod) -> Plan:
     commands = [[*(c.command or ()), *(c.args or ())] if c.command else [] for c in pod.spec.containers]
-    return plan(pod.metadata.annotations or {}, pod.metadata.labels or {}, commands)
+    luck = zlib.crc32(pod.metadata.uid.encode()) / 0xFFFFFFFF  # the same after a restart of the agent
+    return plan(pod.metadata.annotations or {}, pod.metadata.labels or {}, commands, job=pod.job, luck=luck)
 
 
 def restart_count(pod: FakePod) -> int:

@@ -209,6 +209,10 @@ class NodeKeeper:
         since = {c.type: c.last_transition_time for c in node.status.conditions if (c.type, c.status) in
                  {(kind, status) for kind, status, _, _ in self.health()}}  # fmt: skip
         now = stamp(time.time())
+        before = node.status.node_info.boot_id
+        if before and before != self._info.boot_id:
+            message = f"Node {self.name} has been rebooted, boot id: {self._info.boot_id}"
+            self._recorder.event(node, "Warning", "Rebooted", message)
         patch = {"status": self._status(since, now)}
         await self._client.patch(core.NODE, self.name, patch, type="strategic", subresource="status")
         self._written = time.time()

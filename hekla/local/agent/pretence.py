@@ -1,4 +1,4 @@
-"""How a fake pod lives: what its annotations say, else what its command plainly says, else for ever.  Pure.
+"""How a fake pod lives: what its annotations say, else what its command plainly says, else for ever; a Job's then ends at once.  Pure.
 
 Reference: local-cluster 9.2.  The command is understood only where a reader needs no shell to understand it: `sleep 5`,
 `sh -c "echo hi; sleep 5 && exit 3"`.
@@ -14,14 +14,21 @@ from typing import NamedTuple
 from hekla.kube.flags import seconds as go_seconds
 
 START_DELAY = "pod-ready.stage.kwok.x-k8s.io/delay"
+START_JITTER = "pod-ready.stage.kwok.x-k8s.io/jitter-delay"
 RUN_TIME = "pod-complete.stage.kwok.x-k8s.io/delay"
 """How long the pod runs before its containers end."""
+RUN_JITTER = "pod-complete.stage.kwok.x-k8s.io/jitter-delay"
 FAILURE = "pod-container-running-failed.stage.kwok.x-k8s.io"
 """A label `true` under this name makes the pod fail; annotations behind it say how."""
 EXIT_CODE = f"{FAILURE}/exit-code"
 FAILURE_DELAY = f"{FAILURE}/delay"
 FAILURE_REASON = f"{FAILURE}/reason"
 FAILURE_MESSAGE = f"{FAILURE}/message"
+FAILURE_CONTAINER = f"{FAILURE}/container-name"
+FAILURE_JITTER = f"{FAILURE}/jitter-delay"
+
+JOB = "batch.kubernetes.io/controller-uid"
+"""The label of the pods of a batch/v1 Job, which are made to end: KWOK too lets them complete."""
 
 SHELLS = ("sh", "bash", "ash", "dash", "/bin/sh", "/bin/bash", "/bin/ash")
 OPAQUE = re.compile(r"[$`|<>(){}*?\\&]")
@@ -39,6 +46,17 @@ class Plan(NamedTuple):
     code: int = 0
     reason: str = ""
     message: str = ""
+    container: str = ""
+    """The one that fails; empty for all."""
+
+
+def waited(annotations: Mapping[str, str], delay: str, jitter: str, luck: float) -> float | None:
+    """Seconds by a delay and its upper bound, of which `luck` (0 to 1) picks; None when there is no delay."""
+    least = duration(annotations.get(delay, ""))
+    most = duration(annotations.get(jitter, ""))
+    if most is None or most <= (least or 0.0):
+        return least
+    return (least or 0.0) + luck * (most - (least or 0.0))
 
 
 def duration(text: str) -> float | None:
@@ -52,16 +70,18 @@ def duration(text: str) -> float | None:
             return None
 
 
-def plan(annotations: Mapping[str, str], labels: Mapping[str, str], commands: Iterable[list[str]]) -> Plan:
-    """The life of a pod with these containers."""
-    delay = duration(annotations.get(START_DELAY, "")) or 0.0
+def plan(
+    annotations: Mapping[str, str], labels: Mapping[str, str], commands: Iterable[list[str]], *, job: bool = False, luck: float = 0.0
+) -> Plan:
+    """The life of a pod with these containers.  One of a Job ends at once where nothing says how long it runs."""
+    delay = waited(annotations, START_DELAY, START_JITTER, luck) or 0.0
     if labels.get(FAILURE) == "true":
         code = annotations.get(EXIT_CODE, "1")
         return Plan(
-            delay, duration(annotations.get(FAILURE_DELAY, "")) or 0.0, int(code) if code.isdigit() else 1,
-            annotations.get(FAILURE_REASON, ""), annotations.get(FAILURE_MESSAGE, ""),
+            delay, waited(annotations, FAILURE_DELAY, FAILURE_JITTER, luck) or 0.0, int(code) if code.isdigit() else 1,
+            annotations.get(FAILURE_REASON, ""), annotations.get(FAILURE_MESSAGE, ""), annotations.get(FAILURE_CONTAINER, ""),
         )  # fmt: skip
-    run_time = duration(annotations.get(RUN_TIME, ""))
+    run_time = waited(annotations, RUN_TIME, RUN_JITTER, luck)
     if run_time is not None:
         code = annotations.get(EXIT_CODE, "0")
         return Plan(delay, run_time, int(code) if code.isdigit() else 1)
@@ -69,7 +89,7 @@ def plan(annotations: Mapping[str, str], labels: Mapping[str, str], commands: It
     for command in commands:
         said = meaning(command)
         if said is None:
-            return Plan(delay)
+            return Plan(delay, 0.0 if JOB in labels else None)
         longest, worst = max(longest, said[0]), worst or said[1]
     return Plan(delay, longest, worst)
 
@@ -94,7 +114,7 @@ def simple(words: list[str]) -> tuple[float, int] | None:
                 return None
             total += float(match[1]) * UNITS[match[2]]
         return total, 0
-    if name in ("true", ":", "echo"):
+    if name in ("true", ":", "echo", "touch", "mkdir"):
         return 0.0, 0
     if name == "false":
         return 0.0, 1

@@ -72,6 +72,7 @@ class Worker:
         """Succeeded or Failed was reported: nothing runs, nothing starts."""
         self.evicted = ""
         """Why the node ends the pod; empty while it does not."""
+        self.machine_stops = False
         self.scratch_limits = volumes.scratch_limits(pod)
         self.mounted: dict[str, Path] = {}
         self.cable: str | None = None
@@ -126,6 +127,12 @@ class Worker:
         self.evicted = message
         self.wake()
 
+    def shut_down(self) -> None:
+        """The node goes down."""
+        if not self.over:
+            self.machine_stops = True
+            self.evict("Pod was terminated in response to imminent node shutdown.")
+
     def gone(self) -> None:
         """The object has vanished from the API server."""
         self.deleted = True
@@ -179,7 +186,7 @@ class Worker:
             return LONGEST_BACK_OFF
         if self.evicted:
             self.view.disrupted = self.evicted
-            await self.fail("Evicted", self.evicted)
+            await self.fail("Terminated" if self.machine_stops else "Evicted", self.evicted)
             return LONGEST_BACK_OFF
         left = self.time_left()
         if left is not None and left <= 0:

@@ -1,0 +1,232 @@
+"""Pods with networks of their own, as root gives them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import pytest_asyncio
+
+from hekla.api import core
+from hekla.local.agent.isolation import Isolation
+from hekla.local.agent.network.network import Network, ask, connect, end
+from tests.agent.live_cluster import POD, Cluster, cluster, condition, container
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SERVER = (
+    "import http.server,os,sys\n"
+    "class H(http.server.BaseHTTPRequestHandler):\n"
+    "  def do_GET(s):\n"
+    "    s.send_response(200); s.end_headers(); s.wfile.write(sys.argv[2].encode())\n"
+    "  def log_message(s,*a): pass\n"
+    "class S(http.server.ThreadingHTTPServer):\n"
+    "  def server_bind(s):\n"
+    "    import socketserver; socketserver.TCPServer.server_bind(s); s.server_name=''; s.server_port=0\n"
+    "S(('0.0.0.0',int(sys.argv[1])),H).serve_forever()\n"
+)
+GET = (
+    "import sys,time,urllib.request\n"
+    "for i in range(80):\n"
+    "  try: print(urllib.request.urlopen(sys.argv[1],timeout=3).read().decode()); break\n"
+    "  except OSError as e: last=e; time.sleep(0.1)\n"
+    "else: print('never',last)\n"
+)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def live(isolation: Isolation, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+    if not isolation.network:
+        pytest.skip("this machine gives pods no network of their own: " + next(
+            finding.why_not for finding in isolation.findings if finding.name == "network of its own"))  # fmt: skip
+    async with cluster(tmp_path_factory.mktemp("net"), "--node-cpu=8", "--node-memory=8Gi") as made:
+        yield made
+
+
+async def serve(live: Cluster, name: str, word: str, port: int = 80, **more: Any) -> str:
+    """A pod that answers with its word on every address; gives its address."""
+    labels = {"labels": {"app": more.pop("app", name)}}
+    await live.create(name, "python3", "-c", SERVER, str(port), word, metadata=labels, **more)
+    pod = await live.until(name, lambda p: p and condition(p, "Ready").get("status") == "True")
+    return str(pod["status"]["podIP"])
+
+
+async def get(live: Cluster, name: str, url: str, **more: Any) -> str:
+    """What a pod of its own is answered at a URL."""
+    await live.create(name, "python3", "-c", GET, url, **more)
+    await live.phase(name, "Succeeded")
+    return (await live.log(name)).strip()
+
+
+async def fetch(host: str, port: int) -> bytes:
+    """What this machine is answered."""
+    for _ in range(80):
+        try:
+            reader, writer = await asyncio.open_connection(host, port)
+            writer.write(b"GET / HTTP/1.0\r\n\r\n")
+            answer = await reader.read()
+            writer.close()
+            return answer.rpartition(b"\r\n")[2]
+        except OSError:  # it does not listen yet
+            await asyncio.sleep(0.1)
+    raise AssertionError(f"nobody answered at {host}:{port}")
+
+
+@pytest.mark.scenario("local-cluster", 137)
+async def test_pods_listen_on_the_same_port_and_reach_each_other(live: Cluster) -> None:
+    one, two = await serve(live, "one", "first"), await serve(live, "two", "second")
+    assert one != two
+    assert await fetch(one, 80) == b"first"
+    assert await fetch(two, 80) == b"second"
+    assert await get(live, "ask-two", f"http://{two}/") == "second"
+
+
+async def test_containers_of_a_pod_share_its_loopback(live: Cluster) -> None:
+    main = {"name": "c", "image": "x", "command": ["python3", "-c", GET, "http://127.0.0.1:8123/"]}
+    beside = {"name": "beside", "image": "x", "restartPolicy": "Always", "command": ["python3", "-c", SERVER, "8123", "beside"]}
+    await live.create("together", containers=[main], initContainers=[beside])
+    await live.phase("together", "Succeeded")
+    assert (await live.log("together", container="c")).strip() == "beside"
+
+
+async def test_services_lead_to_ready_pods_by_address_and_by_name(live: Cluster) -> None:
+    ports = {"ports": [{"name": "web", "containerPort": 8099}]}
+    await serve(live, "back", "behind", 8099, c=ports)
+    spec = {"selector": {"app": "back"}, "ports": [{"name": "http", "port": 80, "targetPort": "web"}]}
+    made = await live.client.create(core.SERVICE.untyped, {"metadata": {"name": "shop", "namespace": "default"}, "spec": spec})
+    assert await get(live, "by-name", "http://shop/") == "behind"
+    assert await get(live, "by-whole-name", "http://shop.default.svc.cluster.local/") == "behind"
+    assert await get(live, "by-address", f"http://{made['spec']['clusterIP']}/") == "behind"
+    probe = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}
+    await live.create("unfit", "python3", "-c", SERVER, "8099", "unfit", metadata={"labels": {"app": "back"}},
+                      c={**ports, "readinessProbe": probe})  # fmt: skip
+    await live.phase("unfit", "Running")
+    assert {await get(live, f"turn-{n}", "http://shop/") for n in range(3)} == {"behind"}
+
+
+async def test_headless_services_and_pods_have_names(live: Cluster) -> None:
+    spec = {"selector": {"app": "member"}, "clusterIP": "None", "ports": [{"name": "peer", "port": 7000}]}
+    await live.client.create(core.SERVICE.untyped, {"metadata": {"name": "ring", "namespace": "default"}, "spec": spec})
+    addresses = {await serve(live, f"m-{n}", f"m{n}", 7000, app="member", hostname=f"m-{n}", subdomain="ring") for n in (0, 1)}
+    assert await get(live, "by-host", "http://m-1.ring:7000/") == "m1"
+    script = "getent ahostsv4 ring | awk '{print $1}' | sort -u"
+    await live.create("all", "sh", "-c", f"for i in $(seq 50); do [ $({script} | wc -l) = 2 ] && break; sleep 0.1; done; {script}")
+    await live.phase("all", "Succeeded")
+    assert set((await live.log("all")).split()) == addresses
+
+
+async def test_the_files_of_names(live: Cluster) -> None:
+    more: dict[str, Any] = {
+        "hostname": "host", "subdomain": "sub", "setHostnameAsFQDN": True, "hostAliases": [{"ip": "192.0.2.7", "hostnames": ["alias"]}],
+        "dnsConfig": {"searches": ["more.example"], "options": [{"name": "timeout", "value": "1"}]},
+    }  # fmt: skip
+    await live.create("files", "sh", "-c", "hostname; cat /etc/hostname; getent hosts alias; cat /etc/resolv.conf /etc/hosts", **more)
+    pod = await live.phase("files", "Succeeded")
+    lines = (await live.log("files")).splitlines()
+    assert lines[:2] == ["host.sub.default.svc.cluster.local", "host"]
+    assert lines[2].split() == ["192.0.2.7", "alias"]
+    assert lines[3].startswith("search default.svc.cluster.local svc.cluster.local cluster.local") and lines[3].endswith("more.example")
+    assert lines[5] == "options ndots:5 timeout:1"
+    assert f"{pod['status']['podIP']}\thost.sub.default.svc.cluster.local host host.sub host.sub.default host.sub.default.svc" in lines
+    await live.create("own-dns", "cat", "/etc/resolv.conf", dnsPolicy="None", dnsConfig={"nameservers": ["192.0.2.53"]})
+    await live.phase("own-dns", "Succeeded")
+    assert await live.log("own-dns") == "nameserver 192.0.2.53\n"
+
+
+async def test_host_ports_node_ports_and_the_machines_network(live: Cluster) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    await serve(live, "ported", "through", 8080, c={"ports": [{"containerPort": 8080, "hostPort": port}]})
+    assert await fetch("127.0.0.1", port) == b"through"
+    spec = {"type": "NodePort", "selector": {"app": "ported"}, "ports": [{"port": 80, "targetPort": 8080}]}
+    made = await live.client.create(core.SERVICE.untyped, {"metadata": {"name": "noded", "namespace": "default"}, "spec": spec})
+    assert await fetch("127.0.0.1", made["spec"]["ports"][0]["nodePort"]) == b"through"
+    await live.create("as-host", "sh", "-c", "readlink /proc/self/ns/net", hostNetwork=True)
+    pod = await live.phase("as-host", "Succeeded")
+    assert (await live.log("as-host")).strip() == os.readlink("/proc/self/ns/net")
+    assert pod["status"]["podIP"] == pod["status"]["hostIP"]
+
+
+async def test_connections_leave_the_cluster(live: Cluster) -> None:
+    """To an address of this machine that is not the pods' own."""
+    own = [a.address for name, found in psutil.net_if_addrs().items() for a in found
+           if a.family == socket.AF_INET and not a.address.startswith("127.") and not name.startswith("hekla")]  # fmt: skip
+    if not own:
+        pytest.skip("this machine has no address beside its loopback")
+    with socket.create_server((own[0], 0)) as server:
+        call = f"import socket; socket.create_connection(('{own[0]}', {server.getsockname()[1]}), 10).sendall(b'out')"
+        await live.create("outbound", "python3", "-c", call)
+        server.settimeout(15)
+        connection, _ = await asyncio.to_thread(server.accept)
+        with connection:
+            connection.settimeout(15)
+            assert await asyncio.to_thread(connection.recv, 3) == b"out"
+    await live.phase("outbound", "Succeeded")
+
+
+async def test_probes_reach_the_pod(live: Cluster) -> None:
+    probes = {
+        "readinessProbe": {"httpGet": {"port": 8200}, "periodSeconds": 1},
+        "livenessProbe": {"tcpSocket": {"port": 8200}, "periodSeconds": 1},
+    }
+    await serve(live, "probed", "fine", 8200, c=probes)
+    listen = {"exec": {"command": ["python3", "-c", "import socket; socket.create_connection(('127.0.0.1', 8201), 1)"]}, "periodSeconds": 1}
+    await serve(live, "asked-inside", "fine", 8201, c={"readinessProbe": listen})
+
+
+@pytest.mark.scenario("local-cluster", 144)
+async def test_networks_outlive_the_agent_and_are_laid_anew_when_their_keeper_dies(live: Cluster) -> None:
+    address = await serve(live, "lasting", "still here")
+    assert await fetch(address, 80) == b"still here"
+    reader, writer = await asyncio.open_connection(address, 80)
+    live.agent.kill()
+    live.agent.start()
+    writer.write(b"GET / HTTP/1.0\r\n\r\n")  # the connection of before
+    assert (await asyncio.wait_for(reader.read(), 10)).endswith(b"still here")
+    writer.close()
+    assert await get(live, "after-agent", f"http://{address}/") == "still here"
+    with connect(live.agent.root) as connection:
+        pid = ask(connection, {"do": "hello"})["pid"]
+    os.kill(pid, signal.SIGKILL)
+    assert await get(live, "after-keeper", f"http://{address}/") == "still here"
+    assert await fetch(address, 80) == b"still here"
+    assert container(await live.pod("lasting"))["restartCount"] == 0
+    await live.client.delete(POD, "lasting", "default", grace=0)
+
+
+async def test_two_networks_stand_side_by_side_and_leave_nothing(isolation: Isolation, tmp_path: Path) -> None:
+    if not isolation.network:
+        pytest.skip("this machine gives pods no network of their own")
+    routes = Path("/proc/net/route").read_text()
+    roots = [tmp_path / name for name in ("a", "b")]
+    networks = []
+    for root in roots:
+        root.mkdir()
+        network = Network(root)
+        await network.ready()
+        await network.attach("u1", network.base.rpartition(".")[0] + ".3", [], [])
+        networks.append(network)
+    assert networks[0].base != networks[1].base
+    ours = {network.base for network in networks}
+    interfaces = [name for name in psutil.net_if_addrs() if name.startswith("hekla")]
+    assert len(interfaces) >= 2
+    for network, root in zip(networks, roots, strict=True):
+        await network.close()
+        end(root)
+    for _ in range(100):
+        left = {a.address for name, found in psutil.net_if_addrs().items() if name.startswith("hekla") for a in found}
+        if not any(address.rpartition(".")[0] == base.rpartition(".")[0] for address in left for base in ours):
+            break
+        await asyncio.sleep(0.05)
+    else:
+        pytest.fail(f"interfaces are left: {left}")
+    mine = {line for line in Path("/proc/net/route").read_text().splitlines() if not line.startswith("hekla")}
+    assert mine == {line for line in routes.splitlines() if not line.startswith("hekla")}
