@@ -128,6 +128,18 @@ async def test_in_the_foreground_the_owner_waits_for_those_that_block(client, na
     assert await eventually(lambda: is_gone(client, core.CONFIG_MAP, "owner", namespace))
 
 
+async def test_owners_in_a_circle_go_together(client, namespace):
+    made = [await client.create(core.CONFIG_MAP.untyped, config_map(name), namespace) for name in ("one", "two", "three")]
+    for owner, dependent in zip(made, ("two", "three", "one")):
+        patch = {"metadata": {"ownerReferences": [owner_of(owner, block=True)]}}
+        await client.patch(core.CONFIG_MAP, dependent, patch, namespace)
+
+    await client.delete(core.CONFIG_MAP, "one", namespace, propagation="Foreground")
+
+    for name in ("one", "two", "three"):
+        await eventually(lambda name=name: is_gone(client, core.CONFIG_MAP, name, namespace))
+
+
 async def deleting(client: Client, name: str, namespace: str) -> bool:
     return "deletionTimestamp" in (await client.get(core.CONFIG_MAP.untyped, name, namespace))["metadata"]
 

@@ -193,6 +193,8 @@ class GarbageCollector(Controller):
             if dangling or waiting:
                 await self.drop_owners(record, {owner.uid for owner in (*dangling, *waiting)})
         elif waiting and self.graph.dependents.get(record.uid):
+            if any(dependent.held_by == FOREGROUND for dependent in self.graph.of(record.uid)):
+                await self.unblock(record)  # owners in a circle would wait for each other for ever
             await self.delete(record, "Foreground")
         else:
             await self.delete(record, "Background")
@@ -258,6 +260,12 @@ class GarbageCollector(Controller):
         kept = [owner for owner in record.owners if owner.uid not in uids]
         patch: Json = {"metadata": {"uid": record.uid, "ownerReferences": msgspec.to_builtins(kept) or None}}
         await self.patch(record, patch)
+
+    async def unblock(self, record: Record) -> None:
+        """The object keeps none of its owners from going."""
+        owners: list[Json] = msgspec.to_builtins(record.owners)
+        free = [{name: value for name, value in owner.items() if name != "blockOwnerDeletion"} for owner in owners]
+        await self.patch(record, {"metadata": {"uid": record.uid, "ownerReferences": free}})
 
     async def patch(self, record: Record, patch: Json) -> None:
         """A merge patch; that the object is gone or another one by now is as good."""
