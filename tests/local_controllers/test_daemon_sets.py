@@ -23,6 +23,7 @@ async def pool(client):
     async def make(name, **spec):
         status = {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": now(), "lastTransitionTime": now()}]}
         meta = {"name": f"{label}-{name}", "labels": {"pool": label}}
+        meta = {"name": f"{label}-{name}", "labels": {"pool": label}}
         tree = await client.create(NODES, {"metadata": meta, "spec": spec, "status": status})
         made.append(tree["metadata"]["name"])
         await client.patch(NODES, made[-1], {"spec": {"taints": spec.get("taints")}})  # without what admission adds to new nodes

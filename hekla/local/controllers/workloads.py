@@ -6,11 +6,12 @@ They share the caches that are handed in; what only they look at is cached here.
 from __future__ import annotations
 
 from hekla.api.apps import CONTROLLER_REVISION, DAEMON_SET, STATEFUL_SET
-from hekla.api.batch_k8s import JOB
+from hekla.api.batch_k8s import CRON_JOB, JOB
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller
 from hekla.kube.events import Recorder
+from hekla.local.controllers.cronjobs import CronJobController
 from hekla.local.controllers.daemonset.controller import DaemonSetController
 from hekla.local.controllers.daemonset.placement import NODES
 from hekla.local.controllers.job.controller import JobController
@@ -32,6 +33,7 @@ def workload_controllers(client: Client, pods: Cache[Pod], claims: Cache[Json], 
     jobs = Cache(client, JOB.untyped, indexes={**by_namespace, "manager": manager_uid})
     return [
         JobController(client, jobs, pods, recorder),
+        CronJobController(client, Cache(client, CRON_JOB.untyped), jobs, recorder),
         DaemonSetController(client, daemon_sets, pods, revisions, Cache(client, NODES), recorder),
         StatefulSetController(client, stateful_sets, pods, revisions, claims, recorder),
     ]
