@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from hekla.kube.http.server import Peer, Request
 from hekla.local.apiserver import roles
@@ -86,6 +87,27 @@ class Bootstrap:
         # What the server makes itself may have names and values that are refused to others (system- classes).
         await self.writer.add(call, resource, namespace, tree_copy(tree), validate=False)
 
+    async def advertise(self, address: str, port: int) -> None:
+        """Says where the Service `kubernetes` leads, in both forms.  The port may be another one at each start."""
+        ports = [{"name": "https", "port": port, "protocol": "TCP"}]
+        labels = {"kubernetes.io/service-name": "kubernetes"}
+        for place, plural, body in (
+            (("", "v1"), "endpoints", {"subsets": [{"addresses": [{"ip": address}], "ports": ports}]}),
+            (("discovery.k8s.io", "v1"), "endpointslices", {
+                "addressType": "IPv6" if ":" in address else "IPv4", "ports": ports,
+                "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
+            }),
+        ):  # fmt: skip
+            marks = labels if plural == "endpointslices" else {"endpointslice.kubernetes.io/skip-mirror": "true"}
+            await self._make(place, plural, {"metadata": {"name": "kubernetes", "namespace": "default", "labels": marks}, **body})
+            resource = self.writer.registry.get(*place, plural)
+            row = resource.collection.newest("default/kubernetes") if resource is not None else None
+            if resource is None or row is None or all(row.tree().get(name) == value for name, value in body.items()):
+                continue
+            request = Request("PUT", "/bootstrap", "", {"user-agent": "kube-apiserver"}, b"", Peer())
+            call = Call(request, Route(resource, "default", "kubernetes", ""), ADMIN, "update")
+            await self.writer.change(call, resource, "default/kubernetes", replacing(body), retry=True, admit=False)
+
     async def _ready_addresses(self) -> None:
         """Says that the range of service addresses can be used."""
         resource = self.writer.registry.get("networking.k8s.io", "v1", "servicecidrs")
@@ -101,3 +123,8 @@ class Bootstrap:
 
         call = Call(Request("PUT", "/bootstrap", "", {}, b"", Peer()), Route(resource, "", "kubernetes", ""), ADMIN, "update")
         await self.writer.change(call, resource, "kubernetes", ready, retry=True, subresource="server", admit=False)
+
+
+def replacing(body: Json) -> Callable[[Json], Json]:
+    """The change that puts these fields in the place of what is there."""
+    return lambda tree: {**tree, **body}
