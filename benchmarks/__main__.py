@@ -16,8 +16,8 @@ from pathlib import Path
 from benchmarks.figure import Aim, Figure
 
 MODULES = (
-    "benchmarks.engine", "benchmarks.apiserver", "benchmarks.full", "benchmarks.cli", "benchmarks.cluster", "benchmarks.agent",
-    "benchmarks.end_to_end",
+    "benchmarks.engine", "benchmarks.depth", "benchmarks.apiserver", "benchmarks.full", "benchmarks.cli", "benchmarks.cluster",
+    "benchmarks.agent", "benchmarks.end_to_end",
 )
 
 ROOT = Path(__file__).parents[1]
@@ -73,7 +73,7 @@ def main() -> int:
             print(json.dumps(figure._asdict()), flush=True)
         else:
             verdict = "" if aim is None else "met" if aim.met_by(figure.value) else "MISSED"
-            shown = f"{figure.value:,.1f}" if figure.value < 1000 else f"{figure.value:,.0f}"
+            shown = f"{figure.value:,.{3 if figure.value < 1 else 1 if figure.value < 1000 else 0}f}"
             print(f"{figure.name:<28} {shown:>12} {figure.unit:<12} {aim.aim if aim else '':<10} {verdict:<6} {figure.conditions}",
                   flush=True)
     missing = sorted(set(wanted) - measured)
