@@ -43,6 +43,7 @@ def test_annotations_come_before_the_command() -> None:
 def test_a_pod_lives_as_long_as_its_longest_container() -> None:
     assert plan({}, {}, [["sleep", "3"], ["sh", "-c", "exit 2"]]) == Plan(0.0, 3.0, 2)
     assert plan({}, {}, [["sleep", "3"], ["nginx"]]).run_time is None
+    assert plan({}, {"batch.kubernetes.io/controller-uid": "u"}, [["nginx"]]).run_time == 0.0
 
 
 async def fake(live: Cluster, name: str, *command: str, **more: Any) -> None:

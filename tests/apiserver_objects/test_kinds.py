@@ -78,6 +78,25 @@ def test_pull_policy_follows_the_tag(image: str, policy: str) -> None:
     assert made(POD, pod(image=image))[0]["spec"]["containers"][0]["imagePullPolicy"] == policy
 
 
+@pytest.mark.parametrize(("spec", "wrong"), [
+    ({"hostAliases": [{"ip": "x"}]}, "spec.hostAliases[0].ip: Invalid value"),
+    ({"hostAliases": [{"ip": "::1", "hostnames": ["A_"]}]}, "spec.hostAliases[0].hostnames[0]: Invalid value"),
+    ({"readinessGates": [{"conditionType": "a b"}]}, "spec.readinessGates[0].conditionType: Invalid value"),
+    ({"os": {"name": "dos"}}, "spec.os: Unsupported value"),
+    ({"resourceClaims": [{"name": "r"}]}, "spec.resourceClaims[0]: Invalid value"),
+    ({"resourceClaims": [{"name": "r", "resourceClaimName": "a"}, {"name": "r", "resourceClaimName": "a"}]},
+     "spec.resourceClaims[1].name: Duplicate value"),
+    ({"shareProcessNamespace": True, "hostPID": True}, "spec.securityContext.shareProcessNamespace: Invalid value"),
+    ({"securityContext": {"sysctls": [{"name": "kernel.shmmax"}, {"name": "bar.."}]}},
+     "spec.securityContext.sysctls[1].name: Invalid value"),
+])  # fmt: skip
+def test_what_few_pods_say_is_checked_too(spec: Any, wrong: str) -> None:
+    body = pod()
+    body["spec"].update(spec)
+    (found,) = made(POD, body)[1]
+    assert found.startswith(wrong)
+
+
 @pytest.mark.parametrize(
     ("resources", "qos"),
     [

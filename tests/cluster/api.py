@@ -214,6 +214,15 @@ class Watched:
             seen.append(self.next())
         return seen
 
+    def read_up_to(self, mark: bytes) -> None:
+        """Reads on, in whatever form the events are, until the mark has come."""
+        seen = b""
+        while mark not in seen:
+            some = self.answer.read1(65536)
+            if not some:
+                raise EOFError("the watch has ended")
+            seen = seen[-len(mark) :] + some
+
     def rest(self) -> list[Tree]:
         found = []
         while line := self.answer.readline():

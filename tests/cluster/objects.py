@@ -46,7 +46,7 @@ def lease(name: str, holder: str = "one") -> Tree:
 
 def condition(tree: Tree, kind: str) -> Tree:
     """The object's condition of this type; empty when it has none."""
-    found = [c for c in tree.get("status", {}).get("conditions", []) if c["type"] == kind]
+    found = [c for c in tree.get("status", {}).get("conditions") or [] if c["type"] == kind]
     return dict(found[0]) if found else {}
 
 

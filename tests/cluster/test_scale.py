@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cluster import objects
-from tests.cluster.api import Api, eventually
+from tests.cluster.api import Api, Watched, eventually
 from tests.cluster.conftest import Kubectl, Namespace
 
 TAINT = {"key": "kwok.x-k8s.io/node", "value": "fake", "effect": "NoSchedule"}
@@ -76,16 +76,21 @@ def scale(api: Api, ns: Namespace, fakes: list[str], count: int, seconds: float)
         return len(answer.tree["items"]) == count
 
     version = api.get(ns.path("pods")).version
-    with api.watch(ns.path("pods"), resourceVersion=version, labelSelector="scale") as watch:
-        with ThreadPoolExecutor(8) as pool:
-            list(pool.map(make, range(count)))
-        eventually(all_run, seconds, 0.5)
-        running: set[str] = set()
+    running: set[str] = set()
+
+    def follow(watch: Watched) -> None:
         while len(running) < count:
             event: Any = watch.next()
             assert event["type"] != "ERROR", event
             if event["object"]["status"]["phase"] == "Running":
                 running.add(event["object"]["metadata"]["name"])
+
+    watching = api.watch(ns.path("pods"), resourceVersion=version, labelSelector="scale", timeout=seconds)
+    with watching as watch, ThreadPoolExecutor(9) as pool:
+        followed = pool.submit(follow, watch)  # at once: a watcher that does not read is let go
+        list(pool.map(make, range(count)))
+        eventually(all_run, seconds, 0.5)
+        followed.result(seconds)
     assert sorted(lists)[int(len(lists) * 0.99)] < 1
     api.delete(ns.path("pods"), labelSelector="scale", gracePeriodSeconds=0)
 

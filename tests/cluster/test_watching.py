@@ -137,10 +137,11 @@ def test_item_070_binding_shows_a_pod_to_its_node(api: Api, ns: Namespace) -> No
 
 def test_item_071_a_watch_ends_with_a_bookmark(api: Api, labelled: Namespace) -> None:
     began = time.monotonic()
-    with api.watch(labelled.path("secrets"), timeoutSeconds=2, allowWatchBookmarks="true", resourceVersion=api.get(
+    # A server may send it two seconds before the end, so that a shorter watch has none.
+    with api.watch(labelled.path("secrets"), timeoutSeconds=4, allowWatchBookmarks="true", resourceVersion=api.get(
             labelled.path("secrets")).version) as watch:
         events = watch.rest()
-    assert 1.5 < time.monotonic() - began < 4
+    assert 3.5 < time.monotonic() - began < 6
     assert events[-1]["type"] == "BOOKMARK" and int(events[-1]["object"]["metadata"]["resourceVersion"]) > 0
 
 
@@ -160,7 +161,7 @@ def test_item_072_an_empty_collection_streams_too(api: Api, ns: Namespace) -> No
     with api.watch(ns.path("apps/v1/daemonsets"), **STREAMING) as watch:
         event = watch.next()
     assert event["type"] == "BOOKMARK"
-    assert event["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+    assert event["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"] == "true"
 
 
 def test_item_073_streaming_needs_its_match(api: Api, ns: Namespace) -> None:
@@ -223,7 +224,7 @@ def test_item_075_every_informer_of_a_scheduler_syncs(api: Api) -> None:
         path = f"/apis/{resource}" if "/" in resource else f"/api/v1/{resource}"
         with api.watch(path, accept="application/vnd.kubernetes.protobuf,application/json", timeoutSeconds=300, **STREAMING) as watch:
             assert watch.status == 200, resource
-            assert watch.until(lambda event: event["type"] == "BOOKMARK"), resource
+            watch.read_up_to(b"k8s.io/initial-events-end")  # in either form: the server chooses of the two
 
 
 def test_item_077_the_election_of_a_leader(api: Api, ns: Namespace) -> None:

@@ -25,6 +25,7 @@ def cluster(say: programs.Say = lambda _: None) -> Iterator[Path]:
     with reference(say=say) as server:
         server.add_nodes("--nodes=1", f"--fake-nodes={FAKE_NODES}")
         server.add_scheduler()
+        server.add_batch_system()
         yield server.kubeconfig
 
 

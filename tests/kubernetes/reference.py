@@ -112,6 +112,16 @@ class Reference:
             sys.executable, "-m", "hekla", "scheduler", f"--kubeconfig={self.kubeconfig}", "--default-scheduler", "--leader-elect=false",
         ])  # fmt: skip
 
+    def add_batch_system(self) -> None:
+        """Starts Hekla's controllers and webhooks, as one installs them on a cluster that is there."""
+        own, port = f"--kubeconfig={self.kubeconfig}", free_port()
+        self.processes.start("admission", [
+            sys.executable, "-m", "hekla", "admission", own, f"--port={port}", f"--ca-cert-file={self.pki / 'ca.crt'}",
+            f"--tls-cert-file={self.pki / 'admission.crt'}", f"--tls-private-key-file={self.pki / 'admission.key'}",
+            f"--webhook-url=https://127.0.0.1:{port}",
+        ])  # fmt: skip
+        self.processes.start("controllers", [sys.executable, "-m", "hekla", "controllers", own, "--leader-elect=false"])
+
     def get(self, path: str) -> tuple[int, bytes]:
         """One read as the administrator; status 0 where nothing answers."""
         tls = ssl.create_default_context(cafile=str(self.pki / "ca.crt"))

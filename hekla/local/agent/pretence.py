@@ -71,7 +71,7 @@ def duration(text: str) -> float | None:
 
 
 def plan(
-    annotations: Mapping[str, str], labels: Mapping[str, str], commands: Iterable[list[str]], *, job: bool = False, luck: float = 0.0
+    annotations: Mapping[str, str], labels: Mapping[str, str], commands: Iterable[list[str]], *, luck: float = 0.0
 ) -> Plan:
     """The life of a pod with these containers.  One of a Job ends at once where nothing says how long it runs."""
     delay = waited(annotations, START_DELAY, START_JITTER, luck) or 0.0

@@ -226,11 +226,13 @@ def negotiate(accept: str, include: str = "") -> Form:
                 return METADATA
     if re.search(r"\bapplication/yaml\b", accept):
         return PLAIN
-    raise Refusal(
-        406,
-        "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf",
-        details={},
-    )
+    raise not_acceptable()
+
+
+def not_acceptable() -> Refusal:
+    """Names the media types that would have been."""
+    types = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+    return Refusal(406, f"only the following media types are accepted: {types}", details={})
 
 
 def plain(headers: Mapping[str, str]) -> Form:

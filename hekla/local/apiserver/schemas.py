@@ -8,7 +8,7 @@ from time import time
 
 from hekla.kube.http.server import Request, Response
 from hekla.local.apiserver.kind import Kind
-from hekla.local.apiserver.objects import openapi
+from hekla.local.apiserver.objects import openapi, swagger
 from hekla.local.apiserver.registry import Registry
 from hekla.local.apiserver.status import no_such_resource
 from hekla.local.apiserver.store import encode
@@ -24,14 +24,14 @@ class Schemas:
         self._generation = -1
         self._documents: dict[str, tuple[bytes, str]] = {}
         self._kinds: dict[str, list[Kind]] = {}
+        self._swagger: tuple[bytes, str] | None = None
 
     def answer(self, request: Request, path: str) -> Response:
         if self._generation != self.registry.generation:
             self._generation = self.registry.generation
             self._forget_changed()
         if path == "/openapi/v2":
-            # Old clients want a 200 here and read nothing of it.
-            return Response(200, b"", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
+            return self._version_two(request)
         if path == "/openapi/v3":
             return Response(200, encode({"paths": {key: {"serverRelativeURL": self._url(key)} for key in self._keys()}}))
         key = path.removeprefix("/openapi/v3/")
@@ -49,11 +49,25 @@ class Schemas:
             return Response(304, headers=headers)
         return Response(200, body, headers=headers)
 
+    def _version_two(self, request: Request) -> Response:
+        if "proto" in request.headers.get("accept", ""):
+            # Old clients of this form want a 200 here and read nothing of it.
+            return Response(200, b"", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
+        if self._swagger is None:
+            body = encode(swagger.document(openapi.document(self._kinds[key]) for key in self._keys()))
+            self._swagger = (body, hashlib.sha256(body).hexdigest().upper())
+        body, tag = self._swagger
+        headers = {"ETag": f'"{tag}"', "Vary": "Accept"}
+        if request.headers.get("if-none-match", "").strip('"') == tag:
+            return Response(304, headers=headers)
+        return Response(200, body, headers=headers)
+
     def _forget_changed(self) -> None:
         """Drops the documents of the groups that changed; a definition more does not make all others again."""
         now = {key: [resource.kind for resource in self.registry.of(*place)] for key, place in self._keys().items()}
         self._documents = {key: known for key, known in self._documents.items() if self._kinds.get(key) == now.get(key)}
         self._kinds = now
+        self._swagger = None
 
     def _keys(self) -> dict[str, tuple[str, str]]:
         return {

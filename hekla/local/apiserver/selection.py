@@ -14,6 +14,7 @@ from hekla.local.apiserver.status import bad_request
 from hekla.local.apiserver.store import Row
 
 Test = Callable[[Row], bool]
+EVENT_SOURCE = ("source", "component")
 
 
 class Selection:
@@ -69,6 +70,11 @@ def _add_field(resource: Resource, selection: Selection, field: str, sign: str, 
                 raise bad_request(f"field label not supported: {field}")
             raise bad_request(f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"')
         position = resource.field_position(field)
+        if kind.selectable[field] == EVENT_SOURCE:
+            # An event of the newer form names its controller where one of the older names its source.
+            controller = resource.field_position("reportingComponent")
+            tests.append(lambda row: ((row.fields[position] or row.fields[controller]) == value) is (sign == "="))
+            return
         if value in ("true", "false") and sign == "=" and resource.kind.selectable[field][-1] in ("unschedulable", "hostNetwork"):
             # an absent boolean is false
             tests.append(lambda row: (row.fields[position] or "false") == value)

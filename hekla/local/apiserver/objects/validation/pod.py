@@ -6,6 +6,7 @@ from typing import Any
 
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.errors import duplicate, forbidden, invalid, not_found, not_supported, required
+from hekla.local.apiserver.objects.validation import rarities
 from hekla.local.apiserver.objects.validation.metadata import (
     Errors,
     check_annotations,
@@ -84,6 +85,10 @@ def pod_spec(spec: Json, path: str, found: Errors) -> None:
     security = spec.get("securityContext")
     if security:
         _ids(security, f"{path}.securityContext", found)
+        if security.get("sysctls"):
+            rarities.sysctls(security["sysctls"], f"{path}.securityContext.sysctls", found)
+    if not rarities.FIELDS.isdisjoint(spec):
+        rarities.check(spec, path, found)
 
 
 _NAMES = (

@@ -1,0 +1,66 @@
+"""OpenAPI v2, made of the v3 documents when somebody asks for it in JSON: the same schemas, cut down to what version 2 can say.
+
+Operations are left out: who still reads version 2 reads the definitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from hekla.local.apiserver.kind import Json
+
+KEPT = frozenset((
+    "$ref", "description", "type", "format", "title", "default", "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum", "maxLength",
+    "minLength", "pattern", "maxItems", "minItems", "uniqueItems", "multipleOf", "maxProperties", "minProperties", "required", "enum",
+))  # fmt: skip
+"""Keywords that both versions have; `nullable` and the combinations of schemas are of version 3 alone."""
+PRESERVE = "x-kubernetes-preserve-unknown-fields"
+
+
+def document(documents: Iterable[Json]) -> Json:
+    """One document of the schemas of all v3 documents."""
+    definitions: Json = {}
+    for found in documents:
+        for name, schema in found["components"]["schemas"].items():
+            if name not in definitions:
+                definitions[name] = _cut(schema)
+    return {"swagger": "2.0", "info": {"title": "Kubernetes", "version": "v1.36.0"}, "paths": {}, "definitions": definitions}
+
+
+def _cut(schema: Any) -> Any:
+    if not isinstance(schema, dict):
+        return schema
+    cut: Json = {key: value for key, value in schema.items() if key in KEPT or (key.startswith("x-") and key != "x-kubernetes-validations")}
+    if "$ref" in cut:
+        cut["$ref"] = _moved(cut["$ref"])
+    alone = schema.get("allOf")
+    if "type" not in schema and isinstance(alone, list) and len(alone) == 1 and "$ref" in alone[0]:
+        cut["$ref"] = _moved(alone[0]["$ref"])  # version 3 needs the detour to say more beside a reference, version 2 does not
+    if schema.get("nullable"):
+        cut.pop("type", None)  # what may be null is of no type here
+        return cut
+    if schema.get(PRESERVE):
+        if cut.get("type") in ("object", "array"):
+            del cut["type"]  # readers of version 2 refuse what an object of known properties does not name
+        return cut
+    properties = schema.get("properties")
+    if isinstance(properties, dict):
+        cut["properties"] = {name: _cut(inner) for name, inner in properties.items()}
+        if "required" in cut and (kept := [name for name in cut["required"] if not _nullable(properties.get(name))]) != cut["required"]:
+            cut["required"] = kept
+    if isinstance(schema.get("items"), dict):
+        cut["items"] = _cut(schema["items"])
+    elif cut.get("type") == "array":
+        del cut["type"]
+    if "additionalProperties" in schema:
+        cut["additionalProperties"] = _cut(schema["additionalProperties"])
+    return cut
+
+
+def _nullable(schema: Any) -> bool:
+    return isinstance(schema, dict) and bool(schema.get("nullable"))
+
+
+def _moved(reference: str) -> str:
+    return reference.replace("#/components/schemas/", "#/definitions/")
