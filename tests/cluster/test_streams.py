@@ -118,8 +118,8 @@ def test_item_139_a_reader_may_not_run_commands(room: Room) -> None:
         room.api.create(room.ns.path(f"rbac.authorization.k8s.io/v1/{plural}"), tree)
     path = room.ns.path("pods", "room")
     eventually(lambda: reader.get(path).status == 200)
-    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version": "13",
-               "Sec-WebSocket-Protocol": "v5.channel.k8s.io"}  # fmt: skip
+    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
+               "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Protocol": "v5.channel.k8s.io"}  # fmt: skip
     refused = reader.request("GET", f"{path}/exec?command=true&stdout=true&container=c", None, upgrade)
     assert refused.status == 403 and 'cannot create resource "pods/exec"' in refused.message
 
@@ -234,7 +234,8 @@ def server(room: Room, real_node: str) -> str:
     serving["spec"]["containers"][0].update(env=[{"name": "SERVER", "value": SERVER}, own], ports=[{"containerPort": 8123, "name": "web"}],
         readinessProbe={"tcpSocket": {"port": 8123}, "periodSeconds": 1})  # fmt: skip
     room.api.create(room.ns.path("pods"), serving)
-    service = {"metadata": {"name": "server"}, "spec": {"selector": {"app": "server"}, "ports": [{"name": "http", "port": 80, "targetPort": 8123}]}}
+    ports = [{"name": "http", "port": 80, "targetPort": 8123}]
+    service = {"metadata": {"name": "server"}, "spec": {"selector": {"app": "server"}, "ports": ports}}
     room.api.create(room.ns.path("services"), service)
     room.api.wait(room.ns.path("pods", "server"), lambda tree: any(
         c["type"] == "Ready" and c["status"] == "True" for c in tree["status"].get("conditions", [])), 20)  # fmt: skip
