@@ -127,7 +127,7 @@ def test_status_is_apart(http: Http, kind: Kind) -> None:
 
 
 STATUS: dict[str, dict[str, Any]] = {
-    "ResourceQuota": {"hard": {"pods": "5"}},
+    "ResourceQuota": {"used": {"count/nothings.matrix.example.com": "0"}},
     "Service": {"loadBalancer": {"ingress": [{"ip": "203.0.113.1"}]}},
     "Ingress": {"loadBalancer": {"ingress": [{"ip": "203.0.113.1"}]}},
     "VolumeAttachment": {"attached": True},

@@ -11,7 +11,7 @@ from hekla.kube.http.server import Peer, Request
 from hekla.local.apiserver.identity import ADMIN, AUTHENTICATED, NOBODY, User
 from hekla.local.apiserver.status import Refusal
 from hekla.local.apiserver.store import DELETED, Event
-from hekla.local.apiserver.tokens import Tokens
+from hekla.local.apiserver.tokens import ISSUER, Tokens
 
 REMEMBER_SECONDS = 10.0
 """How long a verified token is believed without looking again."""
@@ -61,11 +61,18 @@ class Authenticator:
             raise unauthorized()
         return user
 
-    def verify(self, token: str) -> User | None:
-        """The user of a bearer token."""
+    def audiences(self, token: str) -> list[str]:
+        """Whom a token that was verified is for."""
+        return [ISSUER] if token in self.static else self.tokens.audiences(token)
+
+    def verify(self, token: str, audiences: tuple[str, ...] = ()) -> User | None:
+        """The user of a bearer token; of one for this server, where no audiences are named."""
         static = self.static.get(token)
         if static is not None:
-            return static
+            return static if not audiences or ISSUER in audiences else None
+        if audiences:
+            other = self.tokens.verify(token, audiences)
+            return other[0] if other is not None else None
         now = time.time()
         known = self._known.get(token)
         if known is not None and known[1] > now:

@@ -66,9 +66,12 @@ class Authorizer:
             for row in resource.collection.rows.values():
                 yield remembered(self._trees, f"{plural} {row.key}", row)
 
+    def cluster_roles(self) -> dict[str, Json]:
+        return {tree["metadata"]["name"]: tree for tree in self._all("clusterroles")}
+
     def grants(self) -> list[Grant]:
         if self._grants is None:
-            cluster_roles = {tree["metadata"]["name"]: tree for tree in self._all("clusterroles")}
+            cluster_roles = self.cluster_roles()
             roles = {(tree["metadata"]["namespace"], tree["metadata"]["name"]): tree for tree in self._all("roles")}
             found: list[Grant] = []
             for plural, kind in (("clusterrolebindings", "ClusterRoleBinding"), ("rolebindings", "RoleBinding")):

@@ -17,6 +17,7 @@ from hekla.kube import notify
 from hekla.kube.flags import TEXT, WHOLE, Flag
 from hekla.local import certificates
 from hekla.local.apiserver.admission import Admission
+from hekla.local.apiserver.audit import EVERYTHING, Audit, Policy, PolicyError
 from hekla.local.apiserver.authentication import Authenticator
 from hekla.local.apiserver.journal import Journal, StorageError
 from hekla.local.apiserver.kubelet import Kubelets
@@ -39,6 +40,8 @@ FLAGS = (
     Flag("client-ca-file", TEXT, "", "authority of client certificates and of node agents"),
     Flag("token-auth-file", TEXT, "", 'static tokens, one a line: token,user,uid,"group1,group2"'),
     Flag("service-account-key-file", TEXT, "", "key that signs service account tokens"),
+    Flag("audit-log-path", TEXT, "", "file to which requests are logged in Kubernetes' audit format; nothing is logged without it"),
+    Flag("audit-policy-file", TEXT, "", "which requests are logged, and how much of them; the metadata of all without it"),
     Flag("kubelet-client-certificate", TEXT, "", "certificate that this server shows to node agents"),
     Flag("kubelet-client-key", TEXT, "", "key of that certificate"),
 )
@@ -103,6 +106,8 @@ async def serve(daemon: plumbing.Daemon, journal: Journal, files: Files) -> None
     server = ApiServer(store, registry, Admission(registry), tokens, Authenticator(tokens, token_file))
     if files.kubelet.exists() and files.kubelet_key.exists():
         server.kubelets = server.connections.kubelets = Kubelets(registry, files.kubelet, files.kubelet_key, files.authority)
+    if options.audit_log_path:
+        server.audit = open_audit(options)
     for name in store.unclaimed():
         log.warning("%s are stored, but nothing serves them", name)
     doors: list[Door] = []
@@ -111,6 +116,7 @@ async def serve(daemon: plumbing.Daemon, journal: Journal, files: Files) -> None
     try:
         await server.start()
         port = await open_doors(server, options, files, doors)
+        await server.bootstrap.advertise("127.0.0.1" if options.bind_address in ("0.0.0.0", "") else options.bind_address, port)
         if files.own:
             write_kubeconfigs(Path(options.data_dir).absolute(), files.pki, port, options.unix_socket)
         server.ready = True
@@ -123,6 +129,19 @@ async def serve(daemon: plumbing.Daemon, journal: Journal, files: Files) -> None
         server.stop()
         await asyncio.gather(*(door.close() for door in doors))
         await store.close()
+
+
+def open_audit(options: plumbing.Options) -> Audit:
+    policy = EVERYTHING
+    if options.audit_policy_file:
+        try:
+            policy = Policy.read(Path(options.audit_policy_file))
+        except (PolicyError, OSError) as error:
+            raise plumbing.DaemonError(f"--audit-policy-file {options.audit_policy_file}: {error}") from None
+    try:
+        return Audit(Path(options.audit_log_path), policy)
+    except OSError as error:
+        raise plumbing.DaemonError(f"--audit-log-path {options.audit_log_path}: {error.strerror}") from None
 
 
 async def open_doors(server: ApiServer, options: plumbing.Options, files: Files, doors: list[Door]) -> int:

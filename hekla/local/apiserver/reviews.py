@@ -8,11 +8,13 @@ from hekla.kube.http.server import Response
 from hekla.local.apiserver.authentication import Authenticator
 from hekla.local.apiserver.authorization import Access, Authorizer
 from hekla.local.apiserver.call import Call, read_body
+from hekla.local.apiserver.forms import not_acceptable
 from hekla.local.apiserver.identity import User
 from hekla.local.apiserver.kind import Json
 from hekla.local.apiserver.registry import Registry
 from hekla.local.apiserver.status import bad_request
 from hekla.local.apiserver.store import encode
+from hekla.local.apiserver.tokens import ISSUER
 
 AUTHENTICATION, AUTHORIZATION = "authentication.k8s.io", "authorization.k8s.io"
 Handler = Callable[[Call], Awaitable[Response]]
@@ -33,6 +35,9 @@ class Reviews:
         }
 
     def _answer(self, call: Call, tree: Json, status: Json) -> Response:
+        clauses = call.request.headers.get("accept", "").split(",")
+        if all(";as=" in clause for clause in clauses):
+            raise not_acceptable()  # a review has neither a row nor metadata to show
         tree["status"] = status
         tree.setdefault("metadata", {})["creationTimestamp"] = None
         return call.respond(201, encode(call.resource.typed(tree)))
@@ -46,10 +51,13 @@ class Reviews:
         token = (tree.get("spec") or {}).get("token") or ""
         if not token:
             raise bad_request("spec.token: Required value")
-        user = self.authenticator.verify(token)
+        wanted = list((tree.get("spec") or {}).get("audiences") or [])
+        user = self.authenticator.verify(token, tuple(wanted))
         if user is None:
             return self._answer(call, tree, {"authenticated": False, "user": {}, "error": "invalid bearer token"})
-        return self._answer(call, tree, {"authenticated": True, "user": user.tree(), "audiences": tree["spec"].get("audiences") or []})
+        own = self.authenticator.audiences(token)
+        audiences = [audience for audience in wanted if audience in own] if wanted else [ISSUER]
+        return self._answer(call, tree, {"authenticated": True, "user": user.tree(), "audiences": audiences})
 
     async def subject_access(self, call: Call) -> Response:
         tree = read_body(call)

@@ -15,6 +15,7 @@ from hekla.local.apiserver import bodies
 from hekla.local.apiserver.addresses import Addresses
 from hekla.local.apiserver.admission import Admission
 from hekla.local.apiserver.apiservices import ApiServices
+from hekla.local.apiserver.audit import Audit
 from hekla.local.apiserver.authentication import Authenticator
 from hekla.local.apiserver.authorization import Access, Authorizer
 from hekla.local.apiserver.bootstrap import Bootstrap
@@ -23,6 +24,8 @@ from hekla.local.apiserver.connect import Connections
 from hekla.local.apiserver.definitions import Definitions
 from hekla.local.apiserver.deletion import Deleter
 from hekla.local.apiserver.discovery import Discovery
+from hekla.local.apiserver.dress import dress
+from hekla.local.apiserver.escalation import Escalation
 from hekla.local.apiserver.eviction import Evictions
 from hekla.local.apiserver.expiry import EventExpiry
 from hekla.local.apiserver.health import Health
@@ -33,6 +36,7 @@ from hekla.local.apiserver.limits import Limits
 from hekla.local.apiserver.metrics import Metrics
 from hekla.local.apiserver.patching import patch
 from hekla.local.apiserver.plugins import Plugins
+from hekla.local.apiserver.policies.policies import Policies
 from hekla.local.apiserver.quotas import Quotas
 from hekla.local.apiserver.reading import get, list_objects
 from hekla.local.apiserver.registry import Registry
@@ -75,17 +79,21 @@ class ApiServer:
         self.kubelets: Kubelets | None = None
         self.connections = Connections(registry, self.authorizer, admission)
         self.bootstrap = Bootstrap(self.writer)
-        admission.webhooks = Webhooks(registry)
+        admission.webhooks = Webhooks(registry, self.authorizer)
+        admission.policies = Policies(registry, self.writer, self.authorizer)
         addresses = Addresses(registry)
         for operation in ("CREATE", "UPDATE"):
             admission.plugins["services", operation] = [addresses.admit]
         Plugins(registry, Limits(registry)).join(admission)
+        Escalation(self.authorizer).join(admission)
+        admission.plugins["secrets", "CREATE"] = [tokens.fill_secret]
         self.events = EventExpiry(registry["events"].collection)
         self.definitions = Definitions(registry, self.writer, self.deleter)
         self.api_services = ApiServices(registry, self.definitions, self.deleter)
         self.quotas = admission.quotas = Quotas(store, registry, self.writer)
         store.on_collection = self.quotas.follow
         self.ready = False
+        self.audit: Audit | None = None
         self._special: dict[tuple[str, str, str], Callable[[Call], Awaitable[Answer]]] = {
             ("pods", "binding", "POST"): lambda call: self.subresources.bind(call, call.route.name),
             ("pods", "eviction", "POST"): self.evictions.evict,
@@ -100,6 +108,7 @@ class ApiServer:
     async def start(self) -> None:
         """Serves what the stored definitions define, and makes what a cluster begins with."""
         self.definitions.start()
+        self.admission.policies.start()
         self.quotas.start()
         self.events.start()
         await self.bootstrap.run()
@@ -108,6 +117,7 @@ class ApiServer:
     def stop(self) -> None:
         """Ends all watches, so that clients come again to the next server at once."""
         self.api_services.stop()
+        self.admission.policies.stop()
         self.definitions.stop()
         self.quotas.stop()
         self.events.stop()
@@ -126,12 +136,11 @@ class ApiServer:
     async def _answer(self, request: Request) -> Answer:
         started = time.perf_counter()
         answer: Answer
-        verb, plural = request.method, ""
+        verb, found, user = request.method, None, None
         try:
             user = self.authenticator.user(request)
             found = route(self.registry, request.path)
             if isinstance(found, Route):
-                plural = found.kind.plural
                 verb = verb_of(request, found)
                 answer = await self._resource(request, found, user, verb)
             else:
@@ -139,12 +148,16 @@ class ApiServer:
         except Exception as error:
             answer = self._failure(request, error)
         self._audits += 1
-        extra = {"Audit-Id": f"{self._audit}{self._audits:012x}", "Cache-Control": "no-cache, private"}
+        number = f"{self._audit}{self._audits:012x}"
+        extra = {"Audit-Id": number, "Cache-Control": "no-cache, private"}
         if isinstance(answer, Response):
             answer.headers = {**extra, **answer.headers} if answer.headers else extra
-            self.metrics.request(verb, plural, answer.status, time.perf_counter() - started)
-            if request.query and "pretty=" in request.query and request.flag("pretty") and answer.content_type == "application/json":
-                answer.body = pretty(answer.body)
+            self.metrics.request(verb, found if isinstance(found, Route) else None, answer.status, time.perf_counter() - started)
+            if answer.content_type == "application/json":
+                dress(request, answer)
+        if self.audit is not None:
+            where = found if isinstance(found, Route) else None
+            self.audit.record(request, where, user, answer, number, time.time() - time.perf_counter() + started)
         return answer
 
     def _failure(self, request: Request, error: Exception) -> Response:
@@ -182,8 +195,6 @@ class ApiServer:
                     raise method_not_allowed()
                 review = self.reviews.handlers.get((kind.group, kind.plural))
                 if review is not None:
-                    if ";as=" in request.headers.get("accept", ""):
-                        refuse_forms(request)
                     return await review(call)
                 if kind.plural == "bindings" and not kind.group:
                     return await self.subresources.bind(call, "")
@@ -282,14 +293,6 @@ def verb_of(request: Request, found: Route) -> str:
     return VERBS.get(method, "")
 
 
-def refuse_forms(request: Request) -> None:
-    """What is no object with metadata has no form but its own; raises 406 when none other is asked for."""
-    clauses = request.headers.get("accept", "").split(",")
-    if all(";as=" in clause for clause in clauses):
-        accepted = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
-        raise Refusal(406, f"only the following media types are accepted: {accepted}", details={})
-
-
 def access_of(found: Route, verb: str) -> Access:
     kind = found.kind
     namespace = found.namespace
@@ -327,12 +330,6 @@ def _driven(work: Coroutine[Any, Any, Answer], waiting: Any) -> Generator[Any, A
                 waiting = work.send(value)
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
-
-
-def pretty(body: bytes) -> bytes:
-    import msgspec
-
-    return msgspec.json.format(body, indent=2) + b"\n" if body[:1] in (b"{", b"[") else body
 
 
 def pretty_bytes(tree: Any) -> bytes:

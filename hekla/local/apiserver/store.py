@@ -23,6 +23,7 @@ import msgspec
 
 from hekla.local.apiserver.journal import COUNTER, Journal, Record, StorageError
 from hekla.local.apiserver.owners import NOBODY, Book, Ownership
+from hekla.local.apiserver.shelf import Shelf, shelved
 
 log = logging.getLogger("hekla.apiserver")
 
@@ -31,10 +32,13 @@ encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder().decode
 
 HISTORY_SECONDS = 300.0
-HISTORY_BYTES = 40 * 1024 * 1024
-"""Of superseded objects that only the history still holds, over all collections."""
+HELD_BYTES = 4 * 1024 * 1024
+"""Of superseded objects that lie in memory; what is more goes to the shelf."""
+SHELF_BYTES = 1024 * 1024 * 1024
 HISTORY_EVENTS = 100_000
 """A collection."""
+SUPERSEDED_EVENTS = 90_000
+"""Events that hold a state of which there is a newer one, over all collections: some 25 MB of rows."""
 
 BUSY = 10
 """Writes in a commit from which on watchers are told in steps."""
@@ -261,6 +265,10 @@ class Collection:
             number, namespace, name = old.id, old.namespace, old.name
         uid = old.uid if old is not None else metadata.get("uid", "")
         row = Row(number, namespace, name, uid, version, data, self.labels_of(metadata), self.fields_of(tree), held)
+        if old is not None:
+            row.key = old.key  # the history keeps both rows
+            if row.fields == old.fields:
+                row.fields = old.fields
         write = self.overlay[row.key] = Write(self, type, row, old, store.loop.create_future())
         if type is DELETED:
             store.journal.append(Record(number, None, None, version, None), write)
@@ -290,7 +298,7 @@ class Collection:
         event = Event(write.type, row.version, row, write.old, now)
         self.history.append(event)
         if write.old is not None:
-            self.store.superseded += len(write.old.data) + 400
+            self.store.supersede(write.old)
         return event
 
     def load(self, record: Record) -> None:
@@ -314,7 +322,7 @@ class Collection:
             event = history.popleft()
             self.floor = event.version
             if event.old is not None:
-                self.store.superseded -= len(event.old.data) + 400
+                self.store.past -= 1
 
     def since(self, version: int) -> list[Event] | None:
         """Committed events above a version; None when history does not reach back to it."""
@@ -377,6 +385,13 @@ class Store:
         self._telling: asyncio.TimerHandle | None = None
         self._told_at = 0.0
         self.superseded = 0
+        """Bytes of superseded objects in memory."""
+        self.past = 0
+        """Events that hold a superseded state."""
+        self.shelf = Shelf(journal.directory)
+        self._shelved: type[Row] = shelved(Row, self.shelf)
+        self._data: Any = Row.__dict__["data"]
+        self._held: deque[Row] = deque()
         self.collections: dict[str, Collection] = {}
         self.loop: asyncio.AbstractEventLoop
         self._free: list[int] = []
@@ -414,6 +429,7 @@ class Store:
             self._tick.cancel()
         # The thread's last batch comes back through the loop, so the loop must not stand in join().
         await self.loop.run_in_executor(None, self.journal.close)
+        self.shelf.close()
         await asyncio.sleep(0)
 
     def number(self) -> int:
@@ -502,7 +518,9 @@ class Store:
                 self.tell()
             else:
                 self._telling = self.loop.call_later(STEP_SECONDS - since, self.tell)
-        if self.superseded > HISTORY_BYTES:
+        if self.superseded > HELD_BYTES:
+            self._put_away()
+        if self.past > SUPERSEDED_EVENTS:
             self._shorten()
         if self._versions_seen:
             seen, self._versions_seen = self._versions_seen, []
@@ -541,17 +559,46 @@ class Store:
 
     # --- history --------------------------------------------------------------------------------------------------------
 
+    def supersede(self, row: Row) -> None:
+        """A newer state of an object is committed; this one belongs to the history."""
+        self.past += 1
+        self.superseded += len(row.data)
+        self._held.append(row)
+
+    def _put_away(self) -> None:
+        """Puts the oldest half of what the history holds in memory on the shelf."""
+        rows: list[Row] = []
+        while self._held and self.superseded > HELD_BYTES // 2:
+            row = self._held.popleft()
+            self.superseded -= len(row.data)
+            rows.append(row)
+        try:
+            places = self.shelf.put([row.data for row in rows])
+        except OSError as error:
+            log.warning("the history cannot be kept on the disk (%s); watches that come back late list again", error)
+            self._forget_all(time.monotonic())
+            return
+        keep, kind = self._data.__set__, self._shelved
+        for row, place in zip(rows, places):
+            keep(row, place)
+            row.__class__ = kind  # type: ignore[assignment]
+
     def _sweep(self) -> None:
         before = time.monotonic() - HISTORY_SECONDS
-        for collection in self.collections.values():
-            collection.forget(before)
+        self._forget_all(before)
+        # A watcher may still be reading what has just been forgotten.
+        gone = self.shelf.clear(before - 60.0, SHELF_BYTES)
+        if gone > before:
+            self._forget_all(gone)
         self._tick = self.loop.call_later(5.0, self._sweep)
 
+    def _forget_all(self, before: float) -> None:
+        for collection in self.collections.values():
+            collection.forget(before)
+
     def _shorten(self) -> None:
-        """Too many old bytes: the oldest events go first, whatever collection they are of."""
-        for age in (240.0, 180.0, 120.0, 90.0, 75.0, 60.0, 45.0, 30.0, 20.0, 10.0, 5.0, 2.0, 1.0, 0.0):
-            before = time.monotonic() - age
-            for collection in self.collections.values():
-                collection.forget(before)
-            if self.superseded <= HISTORY_BYTES * 3 // 4:
+        """Too many past states: the oldest events go first, whatever collection they are of."""
+        for age in (240.0, 180.0, 150.0, 120.0, 100.0, 90.0, 80.0, 75.0, 60.0, 45.0, 30.0, 20.0, 10.0, 5.0, 2.0, 1.0, 0.0):
+            self._forget_all(time.monotonic() - age)
+            if self.past <= SUPERSEDED_EVENTS * 9 // 10:
                 return

@@ -194,7 +194,9 @@ TABLE: dict[tuple[str, str], tuple[_Row, ...]] = {
     ("apiextensions.k8s.io", "v1"): (
         _Row("CustomResourceDefinition", "customresourcedefinitions", "crd crds", "Cg", "api-extensions", _STATUS),
     ),
-    ("apiregistration.k8s.io", "v1"): (_Row("APIService", "apiservices", "", "C", "api-extensions", _STATUS),),
+    ("apiregistration.k8s.io", "v1"): (
+        _Row("APIService", "apiservices", "", "C", "api-extensions", _STATUS, name_rule=names.path_segment),
+    ),
     ("certificates.k8s.io", "v1"): (
         _Row(
             "CertificateSigningRequest", "certificatesigningrequests", "csr", "C", selectable="spec.signerName",

@@ -1,0 +1,40 @@
+"""How a JSON answer goes out: as it is, indented for people, as YAML, or compressed for those who are far away."""
+
+from __future__ import annotations
+
+import zlib
+
+import msgspec
+
+from hekla.kube.http.server import Request, Response
+
+PEOPLE = ("curl", "Wget", "Mozilla/5.0")
+"""Programs with a person in front of them."""
+LARGE = 128 * 1024
+NEAR = ("", "127.0.0.1", "::1")
+"""Compressing costs more than it saves on the way through one machine, and the server does nothing else meanwhile."""
+
+
+def dress(request: Request, answer: Response) -> None:
+    """Changes a JSON answer in place to what its client prefers."""
+    headers = request.headers
+    accept = headers.get("accept")
+    if accept is not None and "yaml" in accept and accept.lstrip().startswith("application/yaml"):
+        answer.body, answer.content_type = as_yaml(answer.body), "application/yaml"
+    elif request.query and "pretty=" in request.query:
+        if request.flag("pretty"):
+            answer.body = pretty(answer.body)
+    elif headers.get("user-agent", "").startswith(PEOPLE):
+        answer.body = pretty(answer.body)
+    if len(answer.body) >= LARGE and request.peer.address not in NEAR and "gzip" in headers.get("accept-encoding", ""):
+        packer = zlib.compressobj(1, wbits=31)
+        answer.body = packer.compress(answer.body) + packer.flush()
+        answer.headers = {**(answer.headers or {}), "Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+
+
+def pretty(body: bytes) -> bytes:
+    return msgspec.json.format(body, indent=2) + b"\n" if body[:1] in (b"{", b"[") else body
+
+
+def as_yaml(body: bytes) -> bytes:
+    return msgspec.yaml.encode(msgspec.json.decode(body)) if body[:1] in (b"{", b"[") else body

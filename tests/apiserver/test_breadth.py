@@ -1,0 +1,135 @@
+"""What clients of a Kubernetes API server ask beside objects: forms, health, metrics, what is there from the start."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.apiserver.http import CONFIG_MAPS, Http, config_map, pod
+from tests.apiserver_process import ApiServerProcess
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+
+
+def test_a_cluster_begins_with_what_clients_look_for(http: Http) -> None:
+    ranges = http.get("/apis/networking.k8s.io/v1/servicecidrs").tree["items"]
+    assert [(item["metadata"]["name"], item["spec"]["cidrs"]) for item in ranges] == [("kubernetes", ["10.96.0.0/16"])]
+    assert ranges[0]["status"]["conditions"][0]["type"] == "Ready"
+    assert {"exempt", "catch-all"} <= set(http.get("/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas").names)
+    assert set(http.get("/api/v1/componentstatuses").names) == {"controller-manager", "scheduler", "etcd-0"}
+    roles = set(http.get(f"{RBAC}/clusterroles").names)
+    assert {"admin", "edit", "view", "cluster-admin", "system:node", "system:kube-scheduler", "system:auth-delegator"} <= roles
+    assert {"v1.", "v1.apps", "v1.batch", "v1.resource.k8s.io"} <= set(http.get("/apis/apiregistration.k8s.io/v1/apiservices").names)
+
+
+def test_an_answer_in_the_form_that_is_asked_for(http: Http) -> None:
+    answer = http.get("/api/v1/namespaces/default", Accept="application/yaml")
+    assert answer.headers["content-type"] == "application/yaml" and b"\nkind: Namespace\n" in b"\n" + answer.body
+    assert http.get("/api/v1/namespaces/default", User_Agent="curl/8.0").body.startswith(b"{\n  ")
+    assert not http.get("/api/v1/namespaces/default?pretty=0", User_Agent="curl/8.0").body.startswith(b"{\n")
+    review = {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}}
+    table = "application/json;as=Table;v=v1;g=meta.k8s.io"
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    assert http.request("POST", path, review, Accept=table).status == 406
+    assert http.request("POST", path, review, Accept=f"{table}, application/json").status == 201
+
+
+def test_metrics_have_the_names_of_kubernetes(http: Http) -> None:
+    http.post(CONFIG_MAPS, config_map("metered"))
+    page = http.get("/metrics").body.decode()
+    assert (
+        'apiserver_request_total{code="201",component="apiserver",dry_run="",group="",resource="configmaps",scope="namespace",'
+        'subresource="",verb="POST",version="v1"} 1'
+    ) in page
+    assert 'apiserver_resource_objects{group="",resource="namespaces"} 4' in page and "process_resident_memory_bytes " in page
+
+
+def test_nobody_grants_what_he_does_not_have(http: Http) -> None:
+    role = {"metadata": {"name": "manager"}, "rules": [
+        {"verbs": ["create"], "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings"]},
+        {"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods"]},
+        {"verbs": ["bind"], "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "resourceNames": ["edit"]},
+    ]}  # fmt: skip
+    assert http.post(f"{RBAC}/clusterroles", role).status == 201
+    roles, bindings = f"{RBAC}/namespaces/default/roles", f"{RBAC}/namespaces/default/rolebindings"
+    assert http.post(bindings, binding("manager", "manager", "ann")).status == 201
+
+    def as_ann(path: str, body: object) -> tuple[int, str]:
+        answer = http.request("POST", path, body, Impersonate_User="ann", Content_Type="application/json")
+        return answer.status, answer.tree.get("message", "")
+
+    def reading(name: str, resource: str) -> dict[str, object]:
+        return {"metadata": {"name": name}, "rules": [{"verbs": ["get"], "apiGroups": [""], "resources": [resource]}]}
+
+    assert as_ann(roles, reading("pods", "pods"))[0] == 201
+    assert as_ann(roles, reading("secrets", "secrets")) == (
+        403,
+        'roles.rbac.authorization.k8s.io "secrets" is forbidden: user "ann" (groups=["system:authenticated"]) is attempting to grant '
+        'RBAC permissions not currently held:\n{APIGroups:[""], Resources:["secrets"], Verbs:["get"]}',
+    )
+    assert as_ann(bindings, binding("mine", "view", "ann"))[0] == 403
+    assert as_ann(bindings, binding("given", "edit", "ann"))[0] == 201
+
+
+def binding(name: str, role: str, user: str) -> dict[str, object]:
+    return {"metadata": {"name": name}, "roleRef": {"kind": "ClusterRole", "name": role}, "subjects": [{"kind": "User", "name": user}]}
+
+
+def test_a_token_is_good_for_those_it_was_made_for(http: Http) -> None:
+    accounts = "/api/v1/namespaces/default/serviceaccounts"
+    http.post(accounts, {"metadata": {"name": "robot"}})
+    token = http.post(f"{accounts}/robot/token", {"spec": {"audiences": ["vault"]}}).tree["status"]["token"]
+
+    def review(token: str, *audiences: str) -> dict[str, object]:
+        spec = {"token": token, "audiences": list(audiences)}
+        found = http.post("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": spec}).tree["status"]
+        assert isinstance(found, dict)
+        return found
+
+    assert review(token)["authenticated"] is False
+    good = review(token, "vault", "other")
+    assert good["authenticated"] is True and good["audiences"] == ["vault"]
+    secrets = "/api/v1/namespaces/default/secrets"
+    wanted = {"metadata": {"name": "robot", "annotations": {"kubernetes.io/service-account.name": "robot"}}}
+    made = http.post(secrets, {**wanted, "type": "kubernetes.io/service-account-token"}).tree["data"]
+    lasting = base64.b64decode(made["token"]).decode()
+    assert review(lasting)["authenticated"] is True
+    http.delete(f"{secrets}/robot")
+    http.delete(f"{accounts}/robot")
+    assert review(lasting)["authenticated"] is False
+
+
+@pytest.mark.parametrize("path", ["/livez/ping", "/readyz/storage", "/healthz"])
+def test_single_checks(http: Http, path: str) -> None:
+    assert http.get(path).body == b"ok"
+
+
+def test_the_audit_log_says_who_did_what_and_no_secrets(tmp_path: Path) -> None:
+    log, policy = tmp_path / "audit.log", tmp_path / "policy.yaml"
+    policy.write_text(json.dumps({
+        "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": [
+            {"level": "None", "resources": [{"group": "", "resources": ["events"]}]},
+            {"level": "RequestResponse", "verbs": ["create"], "resources": [{"group": "", "resources": ["pods", "secrets"]}]},
+            {"level": "Metadata", "resources": [{"group": "", "resources": ["configmaps"]}]},
+        ],
+    }))  # fmt: skip
+    with ApiServerProcess.started(tmp_path / "s", f"--audit-log-path={log}", f"--audit-policy-file={policy}") as server:
+        http = Http(server)
+        http.post("/api/v1/namespaces/default/pods", pod("seen"))
+        http.post("/api/v1/namespaces/default/secrets", {"metadata": {"name": "s"}, "stringData": {"a": "very-secret"}})
+        http.request("GET", f"{CONFIG_MAPS}/none", Impersonate_User="bob", User_Agent="tests/1")
+        http.get("/api/v1/namespaces")
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+    made, secret, refused = lines
+    assert (made["level"], made["verb"], made["stage"], made["user"]["username"]) == (
+        "RequestResponse", "create", "ResponseComplete", "kubernetes-admin",
+    )  # fmt: skip
+    assert made["objectRef"] == {"resource": "pods", "namespace": "default", "apiVersion": "v1"}
+    assert made["requestObject"]["metadata"]["name"] == "seen" and made["responseObject"]["metadata"]["uid"]
+    assert secret["level"] == "Metadata" and "very-secret" not in json.dumps(lines)
+    assert refused["responseStatus"]["code"] == 403 and refused["impersonatedUser"]["username"] == "bob"
+    assert refused["annotations"]["authorization.k8s.io/decision"] == "forbid" and refused["userAgent"] == "tests/1"
+    assert log.stat().st_mode & 0o777 == 0o600
