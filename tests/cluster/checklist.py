@@ -17,10 +17,6 @@ STEP_TWO: dict[int, str] = {
     111: "admission policies are stored, not evaluated yet",
     112: "admission policies are stored, not evaluated yet",
     113: "CEL of device classes is not compiled yet",
-    117: "there is no StatefulSet controller yet",
-    118: "there is no DaemonSet controller yet",
-    119: "there is no controller of batch/v1 jobs yet",
-    120: "there is no controller of batch/v1 cron jobs yet",
 }
 """Items whose feature is absent today, with the reason."""
 

@@ -72,41 +72,127 @@ def test_item_116_pods_of_a_replica_set(api: Api, ns: Namespace) -> None:
     api.wait(ns.path("pods", released), lambda pod: "ownerReferences" not in pod["metadata"])
 
 
+STATEFUL_SETS, DAEMON_SETS, JOBS, CRON_JOBS = "apps/v1/statefulsets", "apps/v1/daemonsets", "batch/v1/jobs", "batch/v1/cronjobs"
+
+
 def test_item_117_stateful_sets(api: Api, ns: Namespace, fake_node: str) -> None:
     tree = on_fakes("state", 2)
     tree.update(kind="StatefulSet")
     tree["spec"]["serviceName"] = "state"
-    api.create(ns.path("apps/v1/statefulsets"), tree)
-    eventually(lambda: [pod["metadata"]["name"] for pod in pods_of(api, ns, "state")] == ["state-0", "state-1"])
-    api.patch(ns.path("apps/v1/statefulsets", "state"), {"spec": {"replicas": 1}})
-    eventually(lambda: [pod["metadata"]["name"] for pod in pods_of(api, ns, "state")] == ["state-0"])
+    claim = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "",
+             "resources": {"requests": {"storage": "1Mi"}}}}  # fmt: skip
+    volume = {"metadata": {"name": f"{ns.name}-0"}, "spec": {"capacity": {"storage": "1Mi"}, "accessModes": ["ReadWriteOnce"],
+              "hostPath": {"path": "/tmp/unused"}, "claimRef": {"namespace": ns.name, "name": "data-state-0"}}}  # fmt: skip
+    other = {"metadata": {"name": f"{ns.name}-1"}, "spec": {**volume["spec"], "claimRef": {"namespace": ns.name, "name": "data-state-1"}}}
+    for each in (volume, other):
+        api.create("/api/v1/persistentvolumes", each)
+    tree["spec"]["volumeClaimTemplates"] = [claim]
+    try:
+        api.create(ns.path(STATEFUL_SETS), tree)
+        eventually(lambda: [pod["metadata"]["name"] for pod in pods_of(api, ns, "state")] == ["state-0", "state-1"])
+        api.wait(ns.path(STATEFUL_SETS, "state"), lambda found: found["status"].get("readyReplicas") == 2)
+        first, second = pods_of(api, ns, "state")
+        assert second["metadata"]["creationTimestamp"] >= first["metadata"]["creationTimestamp"]
+        assert second["spec"]["hostname"] == "state-1" and second["metadata"]["labels"]["apps.kubernetes.io/pod-index"] == "1"
+        assert api.get(ns.path("persistentvolumeclaims")).names == ["data-state-0", "data-state-1"]
+        api.patch(ns.path(STATEFUL_SETS, "state"), {"spec": {"replicas": 1}})
+        eventually(lambda: [pod["metadata"]["name"] for pod in pods_of(api, ns, "state")] == ["state-0"])
+        assert api.get(ns.path("persistentvolumeclaims")).names == ["data-state-0", "data-state-1"]
+    finally:
+        for each in (volume, other):
+            api.delete(f"/api/v1/persistentvolumes/{each['metadata']['name']}")
 
 
-def test_item_118_daemon_sets(api: Api, ns: Namespace, fake_node: str) -> None:
+def test_item_117_a_rollout_of_a_stateful_set(api: Api, ns: Namespace, fake_node: str, kubectl: Kubectl) -> None:
+    tree = on_fakes("steps", 2)
+    tree.update(kind="StatefulSet")
+    tree["spec"]["serviceName"] = "steps"
+    api.create(ns.path(STATEFUL_SETS), tree)
+    kubectl("-n", ns.name, "rollout", "status", "statefulset/steps", "--timeout=20s")
+    kubectl("-n", ns.name, "set", "image", "statefulset/steps", "c=busybox:2")
+    kubectl("-n", ns.name, "rollout", "status", "statefulset/steps", "--timeout=20s")
+    kubectl("-n", ns.name, "rollout", "undo", "statefulset/steps")
+    kubectl("-n", ns.name, "rollout", "status", "statefulset/steps", "--timeout=20s")
+    assert {pod["spec"]["containers"][0]["image"] for pod in pods_of(api, ns, "steps")} == {"busybox"}
+    assert kubectl("-n", ns.name, "rollout", "history", "statefulset/steps").splitlines()[2:4] == ["2         <none>", "3         <none>"]
+
+
+def test_item_118_daemon_sets(api: Api, ns: Namespace, fake_node: str, kubectl: Kubectl) -> None:
     tree = on_fakes("everywhere", 1)
     tree.update(kind="DaemonSet")
     tree["spec"].pop("replicas")
-    api.create(ns.path("apps/v1/daemonsets"), tree)
-    nodes = api.get("/api/v1/nodes", labelSelector="type=kwok").names
-    eventually(lambda: sorted(pod["spec"].get("nodeName", "") for pod in pods_of(api, ns, "everywhere")) == sorted(nodes), 20)
+    pool = f"pool-{uuid.uuid4().hex[:6]}"
+    tree["spec"]["template"]["spec"]["nodeSelector"] = {"pool": pool}
+    names = [f"{pool}-{number}" for number in range(3)]
+
+    def add(name: str, **spec: Any) -> None:
+        node = fake(name, **spec)
+        node["metadata"]["labels"]["pool"] = pool
+        api.create("/api/v1/nodes", node)
+
+    def on(*nodes: str) -> None:
+        eventually(lambda: sorted(pod["spec"].get("nodeName", "") for pod in pods_of(api, ns, "everywhere")) == sorted(nodes), 20)
+
+    try:
+        add(names[0])
+        add(names[1], taints=[{"key": "gpu", "value": "only", "effect": "NoSchedule"}])
+        api.create(ns.path(DAEMON_SETS), tree)
+        on(names[0])
+        add(names[2])
+        on(names[0], names[2])
+        kubectl("-n", ns.name, "rollout", "status", "daemonset/everywhere", "--timeout=20s")
+        kubectl("-n", ns.name, "set", "image", "daemonset/everywhere", "c=busybox:2")
+        kubectl("-n", ns.name, "rollout", "status", "daemonset/everywhere", "--timeout=20s")
+        kubectl("-n", ns.name, "rollout", "undo", "daemonset/everywhere")
+        kubectl("-n", ns.name, "rollout", "status", "daemonset/everywhere", "--timeout=20s")
+        assert {pod["spec"]["containers"][0]["image"] for pod in pods_of(api, ns, "everywhere")} == {"busybox"}
+        api.delete(ns.path(DAEMON_SETS, "everywhere"))
+        eventually(lambda: not pods_of(api, ns, "everywhere"))
+    finally:
+        for name in names:
+            api.delete(f"/api/v1/nodes/{name}")
 
 
-def test_item_119_jobs(api: Api, ns: Namespace, real_node: str) -> None:
-    def job(name: str, script: str, **spec: Any) -> Tree:
-        template = {"spec": {"restartPolicy": "Never", "containers": [objects.container("sh", "-c", script)]}}
-        return api.create(ns.path("batch/v1/jobs"), {"metadata": {"name": name}, "spec": {"template": template, **spec}})
-
-    job("three", "exit 0", completions=3, parallelism=2)
-    job("never", "exit 1", backoffLimit=1)
-    api.wait(ns.path("batch/v1/jobs", "three"), lambda tree: objects.condition(tree, "Complete").get("status") == "True", 20)
-    failed = api.wait(ns.path("batch/v1/jobs", "never"), lambda tree: objects.condition(tree, "Failed").get("status") == "True", 40)
-    assert objects.condition(failed, "Failed")["reason"] == "BackoffLimitExceeded"
+def batch_job(name: str, script: str, **spec: Any) -> Tree:
+    template = {"spec": {"restartPolicy": "Never", "containers": [objects.container("sh", "-c", script)], **objects.FAKE}}
+    return {"metadata": {"name": name}, "spec": {"template": template, **spec}}
 
 
-def test_item_120_cron_jobs(api: Api, ns: Namespace) -> None:
-    template = {"spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [objects.container("true")]}}}}
-    api.create(ns.path("batch/v1/cronjobs"), {"metadata": {"name": "each"}, "spec": {"schedule": "* * * * *", "jobTemplate": template}})
-    eventually(lambda: api.get(ns.path("batch/v1/jobs")).names, 70)
+def test_item_119_jobs(api: Api, ns: Namespace, fake_node: str) -> None:
+    api.create(ns.path(JOBS), batch_job("three", "exit 0", completions=3, parallelism=2))
+    api.create(ns.path(JOBS), batch_job("never", "exit 1", backoffLimit=1))
+    api.create(ns.path(JOBS), batch_job("brief", "exit 0", ttlSecondsAfterFinished=1))
+    done = api.wait(ns.path(JOBS, "three"), lambda tree: objects.condition(tree, "Complete").get("status") == "True", 20)
+    assert objects.condition(done, "SuccessCriteriaMet")["status"] == "True" and done["status"]["succeeded"] == 3
+    failed = api.wait(ns.path(JOBS, "never"), lambda tree: objects.condition(tree, "Failed").get("status") == "True", 40)
+    assert objects.condition(failed, "Failed")["reason"] == "BackoffLimitExceeded" and failed["status"]["failed"] == 2
+    eventually(lambda: api.get(ns.path(JOBS, "brief")).status == 404, 20)
+
+
+def test_item_120_cron_jobs(api: Api, ns: Namespace, fake_node: str, kubectl: Kubectl) -> None:
+    template = {"spec": batch_job("", "exit 0")["spec"]}
+    cron = {"schedule": "* * * * *", "suspend": True, "successfulJobsHistoryLimit": 0, "jobTemplate": template}
+    made = api.create(ns.path(CRON_JOBS), {"metadata": {"name": "each"}, "spec": cron})
+    ago = {"status": {"lastScheduleTime": "2026-01-01T00:00:00Z"}}
+    assert api.patch(ns.path(CRON_JOBS, "each", "status"), ago).status == 200
+    api.patch(ns.path(CRON_JOBS, "each"), {"spec": {"suspend": False, "startingDeadlineSeconds": 3600}})
+
+    def done() -> Any:
+        return api.get(ns.path(CRON_JOBS, "each")).tree.get("status", {}).get("lastSuccessfulTime")
+
+    eventually(done, 20)
+    eventually(lambda: not [name for name in api.get(ns.path(JOBS)).names if name.startswith("each-")])
+    kubectl("-n", ns.name, "create", "job", "by-hand", "--from=cronjob/each")
+    by_hand = api.get(ns.path(JOBS, "by-hand"))
+    assert by_hand.meta["ownerReferences"][0]["uid"] == made["metadata"]["uid"]
+
+
+@pytest.mark.slow
+def test_item_120_a_job_each_minute(api: Api, ns: Namespace, fake_node: str) -> None:
+    spec = {"schedule": "* * * * *", "jobTemplate": {"spec": batch_job("", "exit 0")["spec"]}}
+    api.create(ns.path(CRON_JOBS), {"metadata": {"name": "minutely"}, "spec": spec})
+    eventually(lambda: len([name for name in api.get(ns.path(JOBS)).names if name.startswith("minutely-")]) == 2, 130)
+    api.delete(ns.path(CRON_JOBS, "minutely"))
 
 
 def ready_endpoints(api: Api, ns: Namespace, service: str) -> list[Tree]:
