@@ -581,7 +581,7 @@ class Store:
         keep, kind = self._data.__set__, self._shelved
         for row, place in zip(rows, places):
             keep(row, place)
-            row.__class__ = kind  # type: ignore[assignment]
+            row.__class__ = kind
 
     def _sweep(self) -> None:
         before = time.monotonic() - HISTORY_SECONDS
