@@ -112,6 +112,9 @@ class Checker:
             node.operand = Constant(node.at, TYPE_NAMES[dotted][0])
             node.field = ""
             return TYPE_NAMES[dotted][1]
+        if dotted and self.declared(dotted) and not node.test:
+            node.operand, node.field = Name(node.at, dotted), ""
+            return self.of(node.operand)
         holder = self.of(node.operand)
         optional = node.optional
         if holder.name == "optional_type":

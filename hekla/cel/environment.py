@@ -92,7 +92,7 @@ def mismatch(kind: Type, wanted: Sequence[Type]) -> str:
 
 
 def _is(kind: Type, wanted: Type) -> bool:
-    return kind == wanted or kind is DYN
+    return wanted is DYN or kind == wanted
 
 
 def _check_literals(source: str, root: Node) -> None:

@@ -484,7 +484,7 @@ def _quantifier(node: Macro, decisive: bool) -> Run:
             try:
                 found = body(frame)
                 if found is decisive:
-                    return decisive
+                    return bool(found)
                 if type(found) is not bool:
                     raise Failed("no such overload")
             except TooCostly:

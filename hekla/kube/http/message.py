@@ -36,7 +36,7 @@ class Peer:
 class Request:
     """One request, its body whole."""
 
-    __slots__ = ("_options", "body", "headers", "method", "path", "peer", "query")
+    __slots__ = ("_options", "body", "headers", "method", "notes", "path", "peer", "query")
 
     def __init__(self, method: str, path: str, query: str, headers: dict[str, str], body: bytes, peer: Peer) -> None:
         self.method = method
@@ -47,6 +47,8 @@ class Request:
         """Names in lower case; repeated ones joined by a comma."""
         self.body = body
         self.peer = peer
+        self.notes: dict[str, str] | None = None
+        """What the audit log is to say of it."""
         self._options: dict[str, list[str]] | None = None
 
     @property

@@ -17,6 +17,7 @@ from hekla.local.apiserver.status import Refusal, details, forbidden
 from hekla.local.apiserver.store import Row
 
 if TYPE_CHECKING:
+    from hekla.local.apiserver.policies.policies import Policies
     from hekla.local.apiserver.quotas import Quotas
     from hekla.local.apiserver.webhooks import Webhooks
 
@@ -62,6 +63,7 @@ class Admission:
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
         self.webhooks: Webhooks | None = None
+        self.policies: Policies
         self.quotas: Quotas | None = None
         self.plugins: dict[tuple[str, str], list[Plugin]] = {
             ("pods", "CREATE"): [self.service_account, self.priority, default_tolerations],
@@ -103,16 +105,26 @@ class Admission:
             await self.call_validating(attributes)
 
     def mutating_webhooks(self, attributes: Attributes) -> bool:
-        return self.webhooks is not None and self.webhooks.mutating.wanted(attributes)
+        if self.webhooks is None:
+            return False
+        return self.webhooks.mutating.wanted(attributes) or self.policies.mutating.wanted(attributes)
 
     def validating_webhooks(self, attributes: Attributes) -> bool:
-        return self.webhooks is not None and self.webhooks.validating.wanted(attributes)
+        if self.webhooks is None:
+            return False
+        return self.webhooks.validating.wanted(attributes) or self.policies.validating.wanted(attributes)
 
     async def call_mutating(self, attributes: Attributes) -> Json:
         """Asks the webhooks; gives the object with defaults filled again (of a deletion: nothing of importance)."""
         assert self.webhooks is not None
         await in_task()
-        await self.webhooks.mutate(attributes)
+        if self.policies.mutating.wanted(attributes):
+            self.policies.mutating.run(attributes)
+        if await self.webhooks.mutate(attributes) and self.policies.mutating.wanted(attributes):
+            before = attributes.object
+            self.policies.mutating.run(attributes, again=True)
+            if attributes.object != before:
+                await self.webhooks.mutate(attributes, again=True)
         if attributes.object is None:
             return {}
         if attributes.subresource not in ("binding", "eviction") and attributes.operation != "CONNECT":
@@ -121,6 +133,10 @@ class Admission:
 
     async def call_validating(self, attributes: Attributes) -> None:
         assert self.webhooks is not None
+        if self.policies.validating.wanted(attributes):
+            self.policies.validating.run(attributes)
+        if not self.webhooks.validating.wanted(attributes):
+            return
         await in_task()
         await self.webhooks.validate(attributes)
 

@@ -87,6 +87,12 @@ class Call:
         if text not in self.warnings:
             self.warnings.append(text)
 
+    def annotate(self, name: str, value: str) -> None:
+        """Notes something for the audit log."""
+        if self.request.notes is None:
+            self.request.notes = {}
+        self.request.notes[name] = value
+
     def options_tree(self) -> Json:
         """The options as a webhook is told them."""
         tree: Json = {"kind": OPTIONS_KIND.get(self.request.method, "CreateOptions"), "apiVersion": "meta.k8s.io/v1"}

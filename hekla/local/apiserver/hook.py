@@ -9,8 +9,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from hekla.kube.http.client import HttpClient, Target
-from hekla.local.apiserver.kind import Json, Kind
-from hekla.local.apiserver.objects.rules import Failed, compiled
+from hekla.local.apiserver.kind import Json
+from hekla.local.apiserver.matching import Conditions
+from hekla.local.apiserver.objects.expressions import Unusable
 from hekla.local.apiserver.registry import Registry
 
 POOL = 64
@@ -24,56 +25,31 @@ class Hook:
     """A webhook of a configuration."""
 
     __slots__ = (
-        "client_config", "conditions", "configuration", "ignores_failure", "name", "namespace_selector", "object_selector", "reinvoke",
-        "rules", "side_effects", "timeout", "version",
+        "client_config", "conditions", "configuration", "ignores_failure", "match_policy", "name", "namespace_selector", "object_selector",
+        "place", "reinvoke", "rules", "side_effects", "timeout", "unusable", "version",
     )  # fmt: skip
 
-    def __init__(self, configuration: str, tree: Json) -> None:
+    def __init__(self, configuration: str, tree: Json, place: int = 0) -> None:
         self.configuration = configuration
+        self.place = place
+        self.match_policy: str = tree.get("matchPolicy") or ""
         self.name: str = tree.get("name") or ""
         self.rules: list[Json] = tree.get("rules") or []
         self.client_config: Json = tree.get("clientConfig") or {}
         self.namespace_selector: Json = tree.get("namespaceSelector") or {}
         self.object_selector: Json = tree.get("objectSelector") or {}
-        # Conditions that are beyond the CEL known here are left out: then the webhook is asked, and decides itself.
-        expressions = [compiled(condition.get("expression") or "") for condition in tree.get("matchConditions") or []]
-        self.conditions = [evaluate for evaluate in expressions if evaluate is not None]
+        self.unusable = ""
+        self.conditions = Conditions(())
+        try:
+            self.conditions = Conditions(tree.get("matchConditions") or ())
+        except Unusable as error:
+            self.unusable = str(error)  # stored by a server that knew another CEL
         self.ignores_failure = tree.get("failurePolicy") == "Ignore"
         self.timeout = float(tree.get("timeoutSeconds") or 10)
         self.side_effects = tree.get("sideEffects") or "Unknown"
         self.reinvoke = tree.get("reinvocationPolicy") == "IfNeeded"
         versions = tree.get("admissionReviewVersions") or ["v1"]
         self.version = next((version for version in versions if version in ("v1", "v1beta1")), "v1")
-
-    def conditions_hold(self, object: Json | None, old: Json | None) -> bool:
-        """Whether none of the `matchConditions` says no.  One that cannot be evaluated on this object does not."""
-        scope = {"object": object, "oldObject": old}
-        for condition in self.conditions:
-            try:
-                if condition(scope) is False:
-                    return False
-            except Failed:
-                continue
-        return True
-
-    @staticmethod
-    def rule_matches(rule: Json, kind: Kind, key: tuple[str, str, str, str, str]) -> bool:
-        group, version, plural, subresource, operation = key
-
-        def has(field: str, value: str) -> bool:
-            values = rule.get(field) or []
-            return "*" in values or value in values
-
-        if not (has("operations", operation) and has("apiGroups", group) and has("apiVersions", version)):
-            return False
-        scope = rule.get("scope") or "*"
-        if scope != "*" and scope != ("Namespaced" if kind.namespaced else "Cluster"):
-            return False
-        for pattern in rule.get("resources") or []:
-            wanted, _, sub = pattern.partition("/")
-            if wanted in ("*", plural) and (sub == subresource or (sub == "*" and (pattern != "*" or not subresource))):
-                return True
-        return False
 
 
 class HookClients:

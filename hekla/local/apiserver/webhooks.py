@@ -7,27 +7,26 @@ import base64
 import binascii
 import logging
 import uuid
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from hekla.kube.http.client import TimedOut, TransportError
 from hekla.local.apiserver.admission import Attributes
+from hekla.local.apiserver.authorization import Authorizer
 from hekla.local.apiserver.call import untyped
-from hekla.local.apiserver.eviction import selects
 from hekla.local.apiserver.hook import Hook, HookClients, Unreachable
 from hekla.local.apiserver.kind import Json
+from hekla.local.apiserver.matching import ConditionFailed, Key, key_of, object_in, request_tree, scope_of, selected, through
 from hekla.local.apiserver.objects import patch as patches
 from hekla.local.apiserver.objects.errors import BadBody
-from hekla.local.apiserver.registry import Registry
-from hekla.local.apiserver.status import Refusal, bad_request, internal
+from hekla.local.apiserver.registry import Registry, Resource
+from hekla.local.apiserver.status import Refusal, bad_request, forbidden, internal
 from hekla.local.apiserver.store import Event, decode, encode
 
 log = logging.getLogger("hekla.apiserver")
 
 GROUP = "admissionregistration.k8s.io"
-Key = tuple[str, str, str, str, str]
 
 
 class Response(msgspec.Struct):
@@ -39,6 +38,7 @@ class Response(msgspec.Struct):
     patch: str | None = None
     patchType: str | None = None
     warnings: list[str] | None = None
+    auditAnnotations: dict[str, str] | None = None
 
 
 class Review(msgspec.Struct):
@@ -56,7 +56,8 @@ class Chain:
         self.collection = resource.collection
         self.collection.listeners.add(self._changed)
         self._hooks: list[Hook] | None = None
-        self._matching: dict[Key, tuple[Hook, ...]] = {}
+        self._matching: dict[Key, tuple[tuple[Hook, Resource], ...]] = {}
+        self._generation = -1
 
     def _changed(self, events: list[Event]) -> None:
         self._hooks = None
@@ -67,74 +68,98 @@ class Chain:
         """In order of configuration name, then position."""
         if self._hooks is None:
             self._hooks = [
-                Hook(key, tree) for key in self.collection.ordered() for tree in self.collection.rows[key].tree().get("webhooks") or []
+                Hook(key, tree, place)
+                for key in self.collection.ordered()
+                for place, tree in enumerate(self.collection.rows[key].tree().get("webhooks") or [])
             ]
         return self._hooks
 
     def wanted(self, attributes: Attributes) -> bool:
-        return bool(self._by_rule(attributes)) and bool(self.of(attributes))
+        return bool(self._by_rule(attributes)) and any(self._selected(hook, attributes) for hook, _ in self._by_rule(attributes))
 
-    def _by_rule(self, attributes: Attributes) -> tuple[Hook, ...]:
-        kind = attributes.resource.kind
-        key = (kind.group, kind.version, kind.plural, attributes.subresource, attributes.operation)
+    def _by_rule(self, attributes: Attributes) -> tuple[tuple[Hook, Resource], ...]:
+        """By the rules alone, each with the group and version in which the webhook wants to see the object."""
+        if self._generation != self.registry.generation:
+            self._generation = self.registry.generation
+            self._matching.clear()
+        resource = attributes.resource
+        key = key_of(resource.kind, attributes)
         found = self._matching.get(key)
         if found is None:
-            if kind.group == GROUP or attributes.subresource == "server":
+            if key[0] == GROUP or attributes.subresource == "server":
                 found = ()
             else:
-                found = tuple(hook for hook in self.hooks if any(hook.rule_matches(rule, kind, key) for rule in hook.rules))
+                seen = [(hook, through(hook.rules, hook.match_policy, self.registry, resource, key)) for hook in self.hooks]
+                found = tuple((hook, matched) for hook, matched in seen if matched is not None)
             self._matching[key] = found
         return found
 
-    def of(self, attributes: Attributes) -> list[Hook]:
-        """The webhooks that want to see a request."""
-        return [hook for hook in self._by_rule(attributes) if self._selected(hook, attributes)]
-
     def _selected(self, hook: Hook, attributes: Attributes) -> bool:
-        if hook.namespace_selector:
-            labels = self._namespace_labels(attributes)
-            if labels is not None and not selects(hook.namespace_selector, labels):
-                return False
-        if hook.object_selector:
-            trees = [tree for tree in (attributes.object, attributes.old) if tree is not None]
-            if not any(selects(hook.object_selector, tree.get("metadata", {}).get("labels") or {}) for tree in trees):
-                return False
-        return not hook.conditions or hook.conditions_hold(attributes.object, attributes.old)
+        return selected(hook.namespace_selector, hook.object_selector, attributes, self.registry)
 
-    def _namespace_labels(self, attributes: Attributes) -> Mapping[str, str] | None:
-        """Of the object's namespace; of a namespace itself its own; None for what has none."""
-        if attributes.resource.collection.name == "namespaces":
-            tree = attributes.object or attributes.old or {}
-            return tree.get("metadata", {}).get("labels") or {}
-        if not attributes.namespace:
-            return None
-        row = self.registry["namespaces"].collection.newest(attributes.namespace)
-        return dict(row.labels) if row is not None else {}
+    def of(self, attributes: Attributes, authorizer: Authorizer) -> list[tuple[Hook, Resource]]:
+        """The webhooks that are to be asked.  Raises what the client sees of a condition that cannot be evaluated."""
+        found: list[tuple[Hook, Resource]] = []
+        for hook, matched in self._by_rule(attributes):
+            if self._selected(hook, attributes) and self._meant(hook, matched, attributes, authorizer):
+                found.append((hook, matched))
+        return found
+
+    def _meant(self, hook: Hook, matched: Resource, attributes: Attributes, authorizer: Authorizer) -> bool:
+        if not hook.conditions.entries and not hook.unusable:
+            return True
+        try:
+            if hook.unusable:
+                raise ConditionFailed(hook.unusable)
+            return hook.conditions.hold(scope_of(attributes, matched, self.registry, authorizer))
+        except ConditionFailed as error:
+            if hook.ignores_failure:
+                return False
+            raise forbidden(attributes.resource.kind, attributes.name, str(error)) from error
 
 
 class Webhooks:
     """Both chains, and the calls."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, authorizer: Authorizer) -> None:
+        self.registry = registry
+        self.authorizer = authorizer
         self.mutating = Chain(registry, "mutatingwebhookconfigurations")
         self.validating = Chain(registry, "validatingwebhookconfigurations")
         self.clients = HookClients(registry)
 
-    async def mutate(self, attributes: Attributes) -> None:
-        """Asks one after the other; each sees what those before it changed."""
-        earlier: list[Hook] = []
-        again: list[Hook] = []
-        for hook in self.mutating.of(attributes):
-            changed = await self._mutate(hook, attributes)
-            if changed:
-                again.extend(other for other in earlier if other not in again)
-            if hook.reinvoke:
-                earlier.append(hook)
-        for hook in again:
-            await self._mutate(hook, attributes)
+    async def mutate(self, attributes: Attributes, *, again: bool = False) -> bool:
+        """Asks one after the other; each sees what those before it changed.  Whether any changed something.
 
-    async def _mutate(self, hook: Hook, attributes: Attributes) -> bool:
-        response = await self._ask(hook, attributes)
+        `again` asks only those that want to see what was changed after them."""
+        earlier: list[tuple[Hook, Resource]] = []
+        repeat: list[tuple[Hook, Resource]] = []
+        changed_any = False
+        for hook, matched in self.mutating.of(attributes, self.authorizer):
+            if again and not hook.reinvoke:
+                continue
+            changed = await self._mutate(hook, matched, attributes, 1 if again else 0)
+            changed_any = changed_any or changed
+            if changed:
+                repeat.extend(other for other in earlier if other not in repeat)
+            if hook.reinvoke:
+                earlier.append((hook, matched))
+        for hook, matched in repeat:
+            await self._mutate(hook, matched, attributes, 1)
+        return changed_any
+
+    async def _mutate(self, hook: Hook, matched: Resource, attributes: Attributes, round: int) -> bool:
+        response = await self._ask(hook, matched, attributes)
+        mutated = False
+        try:
+            mutated = self._patched(hook, matched, attributes, response)
+        finally:
+            name = f"mutation.webhook.admission.k8s.io/round_{round}_index_{hook.place}"
+            note = {"configuration": hook.configuration, "webhook": hook.name, "mutated": mutated}
+            attributes.call.annotate(name, encode(note).decode())
+        return mutated
+
+    def _patched(self, hook: Hook, matched: Resource, attributes: Attributes, response: Response | None) -> bool:
         if response is None or response.patch is None:
             return False
         try:
@@ -149,10 +174,10 @@ class Webhooks:
             if attributes.object is None:
                 raise Unreachable("there is no object to patch")
             # A copy, by way of bytes because that is quickest: a patch changes the tree that it is given, and may fail half way.
-            typed = decode(encode(attributes.resource.typed(attributes.object)))
+            typed = decode(encode(object_in(matched, attributes, attributes.object)))
             try:
                 patched = patches.apply_json(typed, operations)
-                kind = attributes.resource.kind
+                kind = matched.kind
                 if kind.decode is not None and attributes.subresource not in ("binding", "eviction") and attributes.operation != "CONNECT":
                     patched = kind.decode(encode(patched), "application/json", "Ignore").tree
             except BadBody as error:
@@ -161,41 +186,47 @@ class Webhooks:
             self._failed(hook, str(error))
             return False
         new = untyped(patched)
+        own = attributes.resource.kind
+        if matched.kind is not own:
+            new = matched.kind.keep(new) if matched.kind.keep is not None else new
+            new = own.present(new) if own.present is not None else new
         changed = new != attributes.object
         attributes.object = new
         return changed
 
     async def validate(self, attributes: Attributes) -> None:
         """Asks all at once; the first refusal in order is the answer."""
-        hooks = self.validating.of(attributes)
+        hooks = self.validating.of(attributes, self.authorizer)
         if len(hooks) == 1:
-            await self._ask(hooks[0], attributes)
+            await self._ask(*hooks[0], attributes)
             return
-        results = await asyncio.gather(*(self._ask(hook, attributes) for hook in hooks), return_exceptions=True)
+        results = await asyncio.gather(*(self._ask(hook, matched, attributes) for hook, matched in hooks), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
 
-    async def _ask(self, hook: Hook, attributes: Attributes) -> Response | None:
+    async def _ask(self, hook: Hook, matched: Resource, attributes: Attributes) -> Response | None:
         """One call.  None when it failed and the webhook does not mind; raises what the client is to see."""
         call = attributes.call
         if call.dry_run and hook.side_effects not in ("None", "NoneOnDryRun"):
             raise bad_request(f'admission webhook "{hook.name}" does not support dry run')
         uid = str(uuid.uuid4())
         try:
-            response = await self._exchange(hook, attributes, uid)
+            response = await self._exchange(hook, matched, attributes, uid)
         except Unreachable as error:
             self._failed(hook, str(error))
             return None
+        for name, value in (response.auditAnnotations or {}).items():
+            call.annotate(f"{hook.name}/{name}", value)
         for text in response.warnings or ():
             call.warn(text[:256])
         if not response.allowed:
             raise denied(hook.name, response.status or {})
         return response
 
-    async def _exchange(self, hook: Hook, attributes: Attributes, uid: str) -> Response:
+    async def _exchange(self, hook: Hook, matched: Resource, attributes: Attributes, uid: str) -> Response:
         client, path, url = self.clients.of(hook)
-        body = review(attributes, uid, hook.version)
+        body = review(attributes, matched, uid, hook.version)
         try:
             answer = await client.request("POST", path, self.clients.HEADERS, body, timeout=hook.timeout)
         except TimedOut as error:
@@ -248,30 +279,9 @@ def denied(name: str, status: Json) -> Refusal:
     return Refusal(code if code >= 400 else 400, text, reason=reason)
 
 
-def review(attributes: Attributes, uid: str, version: str) -> bytes:
+def review(attributes: Attributes, matched: Resource, uid: str, version: str) -> bytes:
     """The body of an AdmissionReview request."""
-    resource, call = attributes.resource, attributes.call
-    kind = resource.kind
-    sub = kind.subresources.get(attributes.subresource) if attributes.subresource else None
-    kind_tree = {"group": kind.group, "version": kind.version, "kind": kind.kind}
-    if sub is not None and sub.kind:
-        kind_tree = {"group": sub.group, "version": sub.version or "v1", "kind": sub.kind}
-    resource_tree = {"group": kind.group, "version": kind.version, "resource": kind.plural}
-    request: Json = {
-        "uid": uid, "kind": kind_tree, "resource": resource_tree, "requestKind": kind_tree, "requestResource": resource_tree,
-        "operation": attributes.operation, "userInfo": call.user.tree(), "dryRun": call.dry_run, "options": call.options_tree(),
-    }  # fmt: skip
-    if attributes.subresource:
-        request["subResource"] = request["requestSubResource"] = attributes.subresource
-    if attributes.name:
-        request["name"] = attributes.name
-    if attributes.namespace:
-        request["namespace"] = attributes.namespace
-    elif kind.plural == "namespaces" and not kind.group:
-        request["namespace"] = attributes.name
-    of_kind = {"kind": kind_tree["kind"], "apiVersion": f"{kind_tree['group']}/{kind_tree['version']}".lstrip("/")}
-    request["object"] = {**of_kind, **attributes.object} if attributes.object is not None else None
-    request["oldObject"] = {**of_kind, **attributes.old} if attributes.old is not None else None
-    if attributes.operation == "DELETE" and attributes.options is not None:
-        request["options"] = attributes.options
+    request: Json = {"uid": uid, **request_tree(attributes, matched)}
+    request["object"] = object_in(matched, attributes, attributes.object)
+    request["oldObject"] = object_in(matched, attributes, attributes.old)
     return encode({"kind": "AdmissionReview", "apiVersion": f"admission.k8s.io/{version}", "request": request})

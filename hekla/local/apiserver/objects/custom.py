@@ -1,8 +1,7 @@
 """From a CustomResourceDefinition to entries of the kind table, the same that built-in kinds have (local-cluster 4).
 
 Compiling a schema waits until its kind is first written: a definition is served again whenever its status changes, and large
-schemas take milliseconds.  CEL rules are asked as far as `rules.py` knows the language; a rule beyond it is accepted and not
-asked.
+schemas take milliseconds.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 import msgspec
 
 from hekla.local.apiserver.kind import ALL_VERBS, Column, Decoded, FieldError, Json, Kind, Strategy, Subresource, nothing
-from hekla.local.apiserver.objects import documents, protobuf, schema, schema_errors, schema_rules, shapes, typecheck
+from hekla.local.apiserver.objects import documents, protobuf, rules, schema, schema_errors, schema_rules, shapes, typecheck
 from hekla.local.apiserver.objects.columns import AGE, NAME, custom_column
 from hekla.local.apiserver.objects.decode import JSON_TYPES, YAML_TYPES, unsupported_media_type, without_nulls
 from hekla.local.apiserver.objects.errors import BadBody
@@ -42,7 +41,7 @@ def _kind(spec: Json, version: Json) -> Kind:
     if subresources.get("scale"):
         served["scale"] = Subresource(group="autoscaling", version="v1", kind="Scale")
         scale = _scale(subresources["scale"])
-    rules = _Rules(group, name, kind, described)
+    behaviour = _Rules(group, name, kind, described)
     has_status = "status" in served
     return Kind(
         group=group,
@@ -58,17 +57,17 @@ def _kind(spec: Json, version: Json) -> Kind:
         columns=_columns(version.get("additionalPrinterColumns") or ()),
         selectable=dict(_selectable(field["jsonPath"]) for field in version.get("selectableFields") or ()),
         strategy=Strategy(
-            default=rules.default,
+            default=behaviour.default,
             prepare_create=_drop_status if has_status else nothing,
-            validate_create=rules.validate_create,
+            validate_create=behaviour.validate_create,
             prepare_update=keep_status if has_status else nothing,
-            validate_update=rules.validate_update,
+            validate_update=behaviour.validate_update,
             prepare_status=_only_status,
-            validate_status=rules.validate_update,
+            validate_status=behaviour.validate_update,
             generation=True,
             unconditional_update=False,
         ),
-        decode=rules.decode,
+        decode=behaviour.decode,
         custom=True,
         warning=_warning(group, version, kind),
         scale=scale,
@@ -141,7 +140,8 @@ class _Rules:
         self._check = schema.checker(self._schema, root=True)
         self._check_change = schema.change_checker(self._schema)
         self._has_rules = schema.has_rules(self._schema)
-        self._ask = schema_rules.asker(self._schema) if self._has_rules else None
+        identity = {"apiVersion": self._api_version, "kind": self._kind}
+        self._ask = schema_rules.asker(self._schema, identity) if self._has_rules else None
         self._compiled = True
 
     # --- strategy -------------------------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ class _Rules:
             self._default(tree)
 
     def validate_create(self, tree: Json) -> list[FieldError]:
-        return self._validate(tree, schema_errors.NOTHING)
+        return self._validate(tree, rules.NOTHING)
 
     def validate_update(self, new: Json, old: Json) -> list[FieldError]:
         return self._validate(new, old)
@@ -171,7 +171,7 @@ class _Rules:
                 return [*found, schema_errors.UNCHECKED_RULES] if self._has_rules else found
         if self._ask is not None:
             try:
-                self._ask(tree, old, "", found)
+                schema_rules.ask(self._ask, tree, old, found)
             except RecursionError:
                 found.append(FieldError("<nil>", "FieldValueInvalid", "Invalid value: the rules of this kind nest too deeply"))
         return found
@@ -179,7 +179,7 @@ class _Rules:
     def _fits(self, tree: Json, old: Any) -> bool:
         if self._check is None:
             return True
-        if self._check_change is not None and old is not schema_errors.NOTHING:
+        if self._check_change is not None and old is not rules.NOTHING:
             return self._check_change(tree, old)
         return self._check(tree)
 

@@ -1,371 +1,228 @@
-"""A small part of CEL: the rules of `x-kubernetes-validations` that compare, count and ask what is there (local-cluster 4.4).
+"""One `x-kubernetes-validations` rule: checked against its schema when it is declared, compiled when an object first meets it
+(local-cluster 4.4).
 
-Sound and incomplete: a rule is compiled only when every construct of it is known here, and `compiled` returns None otherwise;
-such a rule is accepted and not asked.  What is known: literals, `self` and `oldSelf`, fields and positions, `has`, `size`, the
-logical, comparing and arithmetic operators, `in`, the conditional, `startsWith`, `endsWith`, `contains`, `matches`, and the
-macros `all`, `exists` and `exists_one` with one variable.
+CEL itself is imported with the first rule that is compiled.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
-from typing import Any
-
-Scope = dict[str, Any]
-Evaluate = Callable[[Scope], Any]
-
-_TOKEN = re.compile(
-    r"""\s*(?:(?P<number>\d+\.\d+|\d+)|(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<name>[A-Za-z_]\w*)"""
-    r"""|(?P<sign>&&|\|\||==|!=|<=|>=|[-+*/%<>!?:().,\[\]]))"""
-)
-_DEEPEST = 60
-
-
-class Unknown(Exception):
-    """A construct that is not known here."""
-
-
-class Failed(Exception):
-    """A rule that cannot be evaluated on this value; the text says why."""
-
-
-def compiled(rule: str) -> Evaluate | None:
-    """What evaluates a rule, None when it uses more of the language than is known here."""
-    try:
-        parser = _Parser(_tokens(rule))
-        found = parser.expression(0)
-        parser.expect("")
-        return found
-    except Unknown:
-        return None
-
-
-def _tokens(rule: str) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
-    at = 0
-    text = rule.rstrip()
-    while at < len(text):
-        match = _TOKEN.match(text, at)
-        if match is None or match.lastgroup is None:
-            raise Unknown(text[at:])
-        found.append((match.lastgroup, match[match.lastgroup]))
-        at = match.end()
-    return [*found, ("end", "")]
-
-
-_BINARY: dict[str, int] = {
-    "||": 1, "&&": 2, "==": 3, "!=": 3, "<": 3, "<=": 3, ">": 3, ">=": 3, "in": 3, "+": 4, "-": 4, "*": 5, "/": 5, "%": 5,
-}  # fmt: skip
-
-
-class _Parser:
-    def __init__(self, tokens: list[tuple[str, str]]) -> None:
-        self.tokens = tokens
-        self.at = 0
-
-    def peek(self) -> str:
-        kind, text = self.tokens[self.at]
-        return "" if kind == "text" else text
-
-    def take(self) -> tuple[str, str]:
-        token = self.tokens[self.at]
-        self.at += 1
-        return token
-
-    def expect(self, text: str) -> None:
-        if self.take()[1] != text:
-            raise Unknown(text)
-
-    def expression(self, depth: int) -> Evaluate:
-        condition = self.binary(1, depth + 1)
-        if self.peek() != "?":
-            return condition
-        self.take()
-        then = self.expression(depth + 1)
-        self.expect(":")
-        other = self.expression(depth + 1)
-        return lambda scope: then(scope) if _truth(condition(scope)) else other(scope)
-
-    def binary(self, level: int, depth: int) -> Evaluate:
-        if depth > _DEEPEST:
-            raise Unknown("nested too deeply")
-        left = self.unary(depth + 1)
-        while _BINARY.get(self.peek(), 0) >= level:
-            sign = self.take()[1]
-            left = _operation(sign, left, self.binary(_BINARY[sign] + 1, depth + 1))
-        return left
-
-    def unary(self, depth: int) -> Evaluate:
-        if depth > _DEEPEST:
-            raise Unknown("nested too deeply")
-        if self.peek() == "!":
-            self.take()
-            inner = self.unary(depth + 1)
-            return lambda scope: not _truth(inner(scope))
-        if self.peek() == "-":
-            self.take()
-            number = self.unary(depth + 1)
-            return lambda scope: -_number(number(scope))
-        return self.member(self.primary(depth), depth)
-
-    def primary(self, depth: int) -> Evaluate:
-        kind, text = self.take()
-        if kind == "number":
-            value: Any = float(text) if "." in text else int(text)
-            return lambda scope: value
-        if kind == "text":
-            content = _unquoted(text)
-            return lambda scope: content
-        if text == "(":
-            inner = self.expression(depth + 1)
-            self.expect(")")
-            return inner
-        if text == "[":
-            items = self.arguments("]", depth)
-            return lambda scope: [item(scope) for item in items]
-        if kind != "name":
-            raise Unknown(text)
-        if text in ("true", "false", "null"):
-            constant = {"true": True, "false": False, "null": None}[text]
-            return lambda scope: constant
-        if self.peek() == "(":
-            return self.call(text, depth)
-        return lambda scope: _variable(scope, text)
-
-    def call(self, name: str, depth: int) -> Evaluate:
-        self.take()
-        if name == "has":
-            return self.has(depth)
-        arguments = self.arguments(")", depth)
-        if name == "size" and len(arguments) == 1:
-            return lambda scope: _size(arguments[0](scope))
-        raise Unknown(name)
-
-    def has(self, depth: int) -> Evaluate:
-        """`has(a.b.c)`: whether the last field is there; all before it must be."""
-        path = []
-        while True:
-            kind, text = self.take()
-            if kind != "name":
-                raise Unknown(text)
-            path.append(text)
-            sign = self.take()[1]
-            if sign == ")":
-                break
-            if sign != ".":
-                raise Unknown(sign)
-        if len(path) < 2:
-            raise Unknown("has")
-
-        def present(scope: Scope) -> bool:
-            value = _variable(scope, path[0])
-            for name in path[1:-1]:
-                value = _field(value, name)
-            return isinstance(value, dict) and path[-1] in value
-
-        return present
-
-    def arguments(self, end: str, depth: int) -> list[Evaluate]:
-        found: list[Evaluate] = []
-        while self.peek() != end:
-            found.append(self.expression(depth + 1))
-            if self.peek() == ",":
-                self.take()
-            elif self.peek() != end:
-                raise Unknown(self.peek())
-        self.take()
-        return found
-
-    def member(self, value: Evaluate, depth: int) -> Evaluate:
-        while self.peek() in (".", "["):
-            if self.take()[1] == "[":
-                position = self.expression(depth + 1)
-                self.expect("]")
-                value = _at(value, position)
-                continue
-            kind, name = self.take()
-            if kind != "name":
-                raise Unknown(name)
-            if self.peek() != "(":
-                value = _select(value, name)
-                continue
-            self.take()
-            value = self.macro(value, name, depth) if name in _MACROS else _method(value, name, self.arguments(")", depth))
-        return value
-
-    def macro(self, value: Evaluate, name: str, depth: int) -> Evaluate:
-        kind, variable = self.take()
-        if kind != "name":
-            raise Unknown(variable)
-        self.expect(",")
-        body = self.expression(depth + 1)
-        self.expect(")")
-        enough = _MACROS[name]
-
-        def over(scope: Scope) -> bool:
-            items = value(scope)
-            if not isinstance(items, (list, dict)):
-                raise Failed("no such overload")
-            return enough([_truth(body({**scope, variable: item})) for item in items])
-
-        return over
-
-
-_MACROS: dict[str, Callable[[list[bool]], bool]] = {
-    "all": all,
-    "exists": any,
-    "exists_one": lambda found: sum(found) == 1,
-}
-
-
-def _unquoted(text: str) -> str:
-    inner = text[1:-1]
-    if "\\" not in inner:
-        return inner
-    try:
-        return str(json.loads('"' + inner.replace("\\'", "'").replace('\\"', '"').replace('"', '\\"') + '"'))
-    except ValueError:
-        raise Unknown(text) from None
-
-
-def _operation(sign: str, left: Evaluate, right: Evaluate) -> Evaluate:
-    if sign == "&&":
-        return lambda scope: _truth(left(scope)) and _truth(right(scope))
-    if sign == "||":
-        return lambda scope: _truth(left(scope)) or _truth(right(scope))
-    work = _WORK[sign]
-    return lambda scope: work(left(scope), right(scope))
-
-
-def _same(one: Any, other: Any) -> bool:
-    return (isinstance(one, bool) is isinstance(other, bool)) and bool(one == other)
-
-
-def _compare(test: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
-    def compare(one: Any, other: Any) -> bool:
-        both_text = isinstance(one, str) and isinstance(other, str)
-        if not both_text:
-            one, other = _number(one), _number(other)
-        return test(one, other)
-
-    return compare
-
-
-def _plus(one: Any, other: Any) -> Any:
-    for kind in (str, list):
-        if isinstance(one, kind) and isinstance(other, kind):
-            return one + other  # type: ignore[operator]
-    return _number(one) + _number(other)
-
-
-def _divided(one: Any, other: Any) -> Any:
-    one, other = _number(one), _number(other)
-    if other == 0:
-        raise Failed("division by zero")
-    if isinstance(one, float) or isinstance(other, float):
-        return one / other
-    size = abs(one) // abs(other)
-    return size if (one < 0) == (other < 0) else -size
-
-
-def _remainder(one: Any, other: Any) -> Any:
-    return _number(one) - _number(other) * _divided(one, other)
-
-
-def _contains(item: Any, holder: Any) -> bool:
-    if isinstance(holder, dict):
-        return item in holder
-    if isinstance(holder, list):
-        return any(_same(item, other) for other in holder)
-    raise Failed("no such overload")
-
-
-_WORK: dict[str, Callable[[Any, Any], Any]] = {
-    "==": _same,
-    "!=": lambda one, other: not _same(one, other),
-    "<": _compare(lambda one, other: one < other),
-    "<=": _compare(lambda one, other: one <= other),
-    ">": _compare(lambda one, other: one > other),
-    ">=": _compare(lambda one, other: one >= other),
-    "in": _contains,
-    "+": _plus,
-    "-": lambda one, other: _number(one) - _number(other),
-    "*": lambda one, other: _number(one) * _number(other),
-    "/": _divided,
-    "%": _remainder,
-}
-
-
-def _truth(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise Failed("no such overload")
-    return value
-
-
-def _number(value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise Failed("no such overload")
-    return value
-
-
-def _variable(scope: Scope, name: str) -> Any:
-    if name not in scope:
-        raise Failed(f"undeclared reference to '{name}'")
-    return scope[name]
-
-
-def _field(value: Any, name: str) -> Any:
-    if not isinstance(value, dict) or name not in value:
-        raise Failed(f"no such key: {name}")
-    return value[name]
-
-
-def _select(value: Evaluate, name: str) -> Evaluate:
-    return lambda scope: _field(value(scope), name)
-
-
-def _at(value: Evaluate, position: Evaluate) -> Evaluate:
-    def pick(scope: Scope) -> Any:
-        holder, where = value(scope), position(scope)
-        if isinstance(holder, list) and isinstance(where, int) and 0 <= where < len(holder):
-            return holder[where]
-        if isinstance(holder, dict) and isinstance(where, str):
-            return _field(holder, where)
-        raise Failed(f"index out of bounds: {where}")
-
-    return pick
-
-
-def _size(value: Any) -> int:
-    if not isinstance(value, (str, list, dict)):
-        raise Failed("no such overload")
-    return len(value)
-
-
-_METHODS: dict[str, Callable[[str, str], bool]] = {
-    "startsWith": str.startswith,
-    "endsWith": str.endswith,
-    "contains": lambda text, part: part in text,
-    "matches": lambda text, pattern: re.search(pattern, text) is not None,
-}
-
-
-def _method(value: Evaluate, name: str, arguments: list[Evaluate]) -> Evaluate:
-    if name == "size" and not arguments:
-        return lambda scope: _size(value(scope))
-    work = _METHODS.get(name)
-    if work is None or len(arguments) != 1:
-        raise Unknown(name)
-
-    def ask(scope: Scope) -> bool:
-        text, argument = value(scope), arguments[0](scope)
-        if not isinstance(text, str) or not isinstance(argument, str):
-            raise Failed("no such overload")
+from typing import TYPE_CHECKING, Any
+
+from hekla.local.apiserver.kind import FieldError, Json
+from hekla.local.apiserver.objects.errors import forbidden, invalid, not_supported, required, shown
+
+if TYPE_CHECKING:
+    from hekla.cel.environment import Program
+    from hekla.cel.types import Type
+
+REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
+NOTHING = object()
+"""The old value where there is none to compare with."""
+BUDGET = 10_000_000
+"""Steps that all rules together may take for one object."""
+LONGEST_MESSAGE = 5 * 1024
+
+
+class Rule:
+    """A compiled rule."""
+
+    __slots__ = ("declared", "kind", "message", "message_program", "optional", "path", "program", "read", "reason", "text", "transition")
+
+    def __init__(self, declared: Json, schema: Json, self_type: Type) -> None:
+        """Raises hekla.cel.errors.Refused and WrongType."""
+        from hekla.cel.program import reader
+
+        self.declared = declared
+        self.text: str = (declared.get("rule") or "").strip()
+        self.optional = bool(declared.get("optionalOldSelf"))
+        self.program = compiled(declared, "rule", self_type)
+        self.transition = "oldSelf" in self.program.names
+        self.message = (declared.get("message") or "").strip()
+        self.message_program = compiled(declared, "messageExpression", self_type) if declared.get("messageExpression") else None
+        self.reason: str = declared.get("reason") or "FieldValueInvalid"
+        self.kind: str = schema.get("type") or ""
+        self.read = reader(self_type)
+        path = declared.get("fieldPath") or ""
+        self.path = field_path(path, schema) or "" if path else ""
+
+    def ask(self, value: Any, old: Any, path: str, found: list[FieldError], budget: list[int]) -> None:
+        from hekla.cel.errors import Failed, TooCostly
+        from hekla.cel.values import NONE, Optional
+
+        if self.transition:
+            if old is NOTHING and not self.optional:
+                return
+        elif old is not NOTHING and old == value:
+            return  # a value that was there before the rule is let be
+        before = old if old is NOTHING or self.read is None else self.read(old)
+        if self.read is not None:
+            value = self.read(value)
+        scope = {"self": value}
+        if self.optional:
+            scope["oldSelf"] = NONE if before is NOTHING else Optional(before)
+        elif before is not NOTHING:
+            scope["oldSelf"] = before
         try:
-            return work(text, argument)
-        except re.error:
-            raise Failed(f"invalid regular expression {argument!r}") from None
+            if self.program.spend(scope, budget) is True:
+                return
+        except TooCostly as failure:
+            end = "no further validation rules will be run due to call cost exceeds limit for rule: "
+            found.append(self.error(path, f"'{failure}': {end}"))
+            return
+        except Failed as failure:
+            if str(failure).startswith("no such overload"):
+                why = f"'{failure}': call arguments did not match a supported operator, function or macro signature for rule: "
+            else:
+                why = f"{failure} evaluating rule: "
+            found.append(self.error(path, why))
+            return
+        where = f"{path}{self.path}" if path else self.path.lstrip(".")
+        found.append(self.refused(where or "<nil>", value, self.said(scope, budget)))
 
-    return ask
+    def error(self, path: str, why: str) -> FieldError:
+        return invalid(path or "<nil>", self.kind, why + (self.message or self.text))
+
+    def said(self, scope: Json, budget: list[int]) -> str:
+        from hekla.cel.errors import Failed
+
+        if self.message_program is not None:
+            try:
+                text = str(self.message_program.spend(scope, budget)).strip()
+                if text and "\n" not in text and len(text.encode()) <= LONGEST_MESSAGE:
+                    return text
+            except Failed:
+                pass  # then the fixed message is what is said
+        return self.message or f"failed rule: {self.text}"
+
+    def refused(self, path: str, value: Any, message: str) -> FieldError:
+        reason = self.reason
+        plain = "" if self.kind in ("object", "array") or isinstance(value, (dict, list)) else f": {_scalar(value)}"
+        if reason == "FieldValueForbidden":
+            return forbidden(path, message)
+        if reason == "FieldValueRequired":
+            return required(path, message)
+        if reason == "FieldValueDuplicate":
+            return FieldError(path, reason, f"Duplicate value{plain}")
+        return FieldError(path, "FieldValueInvalid", f"Invalid value{plain}: {message}")
+
+
+def _scalar(value: Any) -> str:
+    return shown(value if value is None or isinstance(value, (str, int, float, bool)) else str(value))
+
+
+def compiled(declared: Json, which: str, self_type: Type) -> Program:
+    """The rule or its messageExpression.  Raises Refused and WrongType."""
+    from hekla.cel.environment import WrongType, compile_expression
+    from hekla.cel.types import BOOL, STRING, optional_of
+
+    old = optional_of(self_type) if declared.get("optionalOldSelf") else self_type
+    found = compile_expression(declared.get(which) or "", {"self": self_type, "oldSelf": old})
+    wanted = BOOL if which == "rule" else STRING
+    if found.type != wanted:
+        raise WrongType("cel expression must evaluate to a bool" if which == "rule" else "messageExpression must evaluate to a string")
+    return found
+
+
+# --- when a rule is declared ---------------------------------------------------------------------------------------------
+
+
+def check_declared(schema: Json, path: str, found: list[FieldError], *, root: bool, uncorrelated: str) -> None:
+    """What is wrong with the rules of one schema node.  `uncorrelated` is the path of the list around it whose elements have no
+    identity, so that there is no telling which old value is whose."""
+    rules = schema.get("x-kubernetes-validations") or ()
+    if not rules:
+        return
+    if schema.get("type") is None and not schema.get("x-kubernetes-int-or-string"):
+        found.append(forbidden(f"{path}.x-kubernetes-validations", "must not be used if type is not specified"))
+        return
+    from hekla.cel import schema as schemas
+    from hekla.cel.environment import WrongType
+    from hekla.cel.errors import Refused
+
+    self_type = schemas.declared(schema, root=root or bool(schema.get("x-kubernetes-embedded-resource")))
+    for position, rule in enumerate(rules):
+        where = f"{path}.x-kubernetes-validations[{position}]"
+        _check_words(rule, where, schema, found)
+        if self_type is None or not (rule.get("rule") or "").strip():
+            continue
+        uses_old = False
+        for which in ("rule", "messageExpression"):
+            if not rule.get(which):
+                continue
+            try:
+                program = compiled(rule, which, self_type)
+                uses_old = uses_old or (which == "rule" and "oldSelf" in program.names)
+            except Refused as error:
+                start = "" if which == "rule" else "messageExpression "
+                found.append(_refused(f"{where}.{which}", rule, f"{start}compilation failed: {error}"))
+                uses_old = uses_old or "oldSelf" in rule[which]
+            except WrongType as error:
+                found.append(_refused(f"{where}.{which}", rule, str(error)))
+        if uses_old and uncorrelated:
+            why = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelated}"
+            found.append(invalid(f"{where}.rule", rule["rule"], why))
+        elif not uses_old and rule.get("optionalOldSelf") is not None:
+            found.append(invalid(f"{where}.optionalOldSelf", rule["optionalOldSelf"], "may not be set if oldSelf is not used in rule"))
+
+
+def _refused(path: str, rule: Json, why: str) -> FieldError:
+    """The value is the whole rule, in the form that Kubernetes prints its own structures."""
+    names = (
+        ("Rule", "rule", ""), ("Message", "message", ""), ("MessageExpression", "messageExpression", ""), ("Reason", "reason", None),
+        ("FieldPath", "fieldPath", ""), ("OptionalOldSelf", "optionalOldSelf", None),
+    )  # fmt: skip
+    value = json.dumps({shown: rule.get(name, empty) for shown, name, empty in names}, ensure_ascii=False, separators=(",", ":"))
+    for sign, code in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
+        value = value.replace(sign, code)
+    return FieldError(path, "FieldValueInvalid", f"Invalid value: {value}: {why}")
+
+
+def _check_words(rule: Json, where: str, schema: Json, found: list[FieldError]) -> None:
+    text, message = (rule.get("rule") or "").strip(), rule.get("message") or ""
+    if not text:
+        found.append(required(f"{where}.rule", "rule is not specified"))
+    if message and not message.strip():
+        found.append(invalid(f"{where}.message", message, "must be non-empty if specified"))
+    elif "\n" in message:
+        found.append(invalid(f"{where}.message", message, "must not contain line breaks"))
+    elif "\n" in text and not message and not rule.get("messageExpression"):
+        found.append(required(f"{where}.message", "message must be specified if rule contains line breaks"))
+    expression = rule.get("messageExpression")
+    if expression and not expression.strip():
+        found.append(required(f"{where}.messageExpression", "messageExpression must be non-empty if specified"))
+    reason = rule.get("reason")
+    if reason is not None and reason not in REASONS:
+        found.append(not_supported(f"{where}.reason", reason, REASONS))
+    path = rule.get("fieldPath") or ""
+    if path and not path.strip():
+        found.append(invalid(f"{where}.fieldPath", path, "must be non-empty if specified"))
+    elif "\n" in path:
+        found.append(invalid(f"{where}.fieldPath", path, "must not contain line breaks"))
+    elif path and field_path(path, schema) is None:
+        found.append(invalid(f"{where}.fieldPath", path, "must be a valid path"))
+
+
+_STEP = re.compile(r"\.([A-Za-z_][A-Za-z0-9_]*|[^.\[\]']+)|\['((?:[^'\\]|\\.)+)'\]")
+
+
+def field_path(text: str, schema: Json) -> str | None:
+    """A fieldPath as errors show it; None when the schema has no such field."""
+    at, found, node = 0, "", schema
+    while at < len(text):
+        match = _STEP.match(text, at)
+        if match is None:
+            return None
+        name = match[1] or match[2].replace("\\'", "'").replace("\\\\", "\\")
+        properties, additional = node.get("properties") or {}, node.get("additionalProperties")
+        if name in properties:
+            node = properties[name]
+            found += f".{name}"
+        elif isinstance(additional, dict):
+            node = additional
+            found += f"[{name}]"
+        else:
+            return None
+        at = match.end()
+    return found

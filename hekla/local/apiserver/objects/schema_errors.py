@@ -11,11 +11,10 @@ from typing import Any
 
 from hekla.local.apiserver.kind import FieldError, Json
 from hekla.local.apiserver.objects.errors import duplicate, invalid, not_supported, required, too_long, too_many, type_invalid
+from hekla.local.apiserver.objects.rules import NOTHING
 from hekla.local.apiserver.objects.schema import FORMATS, IMPLICIT, checker, duplicates, is_multiple
 
 Errors = list[FieldError]
-NOTHING = object()
-"""The old value where there is none to compare with."""
 
 UNCHECKED_RULES = FieldError(
     "<nil>",

@@ -2,91 +2,94 @@
 
 from __future__ import annotations
 
-import re
+import logging
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from hekla.local.apiserver.kind import FieldError, Json
-from hekla.local.apiserver.objects import rules
-from hekla.local.apiserver.objects.schema_errors import NOTHING
+from hekla.local.apiserver.objects.rules import BUDGET, NOTHING, Rule
+from hekla.local.apiserver.objects.schema_errors import type_name
 
-Asker = Callable[[Any, Any, str, list[FieldError]], None]
-"""(value, old value or NOTHING, path, found)"""
+log = logging.getLogger("hekla.apiserver")
 
-_TEXTS = {
-    "FieldValueForbidden": "Forbidden",
-    "FieldValueRequired": "Required value",
-    "FieldValueDuplicate": "Duplicate value",
-}
+Asker = Callable[[Any, Any, str, list[FieldError], list[int]], None]
+"""(value, old value or NOTHING, path, found, steps that are left)"""
+OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
 
 
-class _Rule(NamedTuple):
-    evaluate: rules.Evaluate
-    transition: bool
-    message: str
-    reason: str
-    path: str
+def asker(schema: Json, identity: Json | None = None) -> Asker | None:
+    """What asks the rules at and below a schema node; None where there are none.
 
-
-def asker(schema: Json) -> Asker | None:
-    """What asks the rules at and below a schema node; None where there are none that can be asked."""
-    own = [made for made in (_rule(rule) for rule in schema.get("x-kubernetes-validations") or ()) if made is not None]
+    `identity` is the apiVersion and kind of the object whose root this node is: rules see them, the tree here has them not."""
+    own = rules_of(schema, root=identity is not None)
     items = schema.get("items")
     inner = asker(items) if isinstance(items, dict) else None
-    fields = {name: made for name, below in (schema.get("properties") or {}).items() if (made := asker(below)) is not None}
+    properties = schema.get("properties") or {}
+    fields = {name: made for name, below in properties.items() if (made := asker(below)) is not None}
     additional = schema.get("additionalProperties")
     values = asker(additional) if isinstance(additional, dict) else None
     if not own and inner is None and not fields and values is None:
         return None
     keys = tuple(schema.get("x-kubernetes-list-map-keys") or ()) if schema.get("x-kubernetes-list-type") == "map" else ()
+    is_set = schema.get("x-kubernetes-list-type") == "set"
+    named = identity is not None and any(rule.program.names & {"self", "oldSelf"} for rule in own)
 
-    def ask(value: Any, old: Any, path: str, found: list[FieldError]) -> None:
+    def ask(value: Any, old: Any, path: str, found: list[FieldError], budget: list[int]) -> None:
         if value is None:
             return
-        for rule in own:
-            _ask(rule, value, old, path, found)
+        if own:
+            subject, before = value, old
+            if named and identity is not None:
+                subject = {**identity, **value}
+                before = old if old is NOTHING else {**identity, **old}
+            for rule in own:
+                if budget[0] <= 0:
+                    text = f'Invalid value: "{type_name(value)}": {OUT_OF_BUDGET}'
+                    found.append(FieldError(path or "<nil>", "FieldValueInvalid", text))
+                    return
+                rule.ask(subject, before, path, found, budget)
         if isinstance(value, dict):
             before = old if isinstance(old, dict) else {}
             for key, item in value.items():
-                below = fields.get(key) or (values if key not in (schema.get("properties") or {}) else None)
+                below = fields.get(key) or (values if key not in properties else None)
                 if below is not None:
-                    below(item, before.get(key, NOTHING), f"{path}.{key}" if path else key, found)
+                    where = f"{path}[{key}]" if below is values else f"{path}.{key}" if path else key
+                    below(item, before.get(key, NOTHING), where, found, budget)
         elif isinstance(value, list) and inner is not None:
             known = _by_keys(old, keys) if keys else {}
             for position, item in enumerate(value):
-                inner(item, known.get(_identity(item, keys), NOTHING), f"{path}[{position}]", found)
+                if is_set:
+                    before = item if isinstance(old, list) and item in old else NOTHING
+                else:
+                    before = known.get(_identity(item, keys), NOTHING)
+                inner(item, before, f"{path}[{position}]", found, budget)
 
     return ask
 
 
-def _rule(declared: Json) -> _Rule | None:
-    text = declared.get("rule") or ""
-    evaluate = rules.compiled(text)
-    if evaluate is None or declared.get("messageExpression") or declared.get("optionalOldSelf"):
-        return None
-    return _Rule(
-        evaluate,
-        re.search(r"\boldSelf\b", text) is not None,
-        declared.get("message") or f"failed rule: {text.strip()}",
-        declared.get("reason") or "FieldValueInvalid",
-        declared.get("fieldPath") or "",
-    )
+def rules_of(schema: Json, *, root: bool) -> list[Rule]:
+    """The compiled rules of one node.  One that does not compile was stored by an older server, and is said in the log."""
+    declared_rules = schema.get("x-kubernetes-validations") or ()
+    if not declared_rules:
+        return []
+    from hekla.cel import schema as schemas
+    from hekla.cel.environment import WrongType
+    from hekla.cel.errors import Refused
+
+    kind = schemas.declared(schema, root=root or bool(schema.get("x-kubernetes-embedded-resource")))
+    found: list[Rule] = []
+    for rule in declared_rules:
+        if kind is None:
+            break
+        try:
+            found.append(Rule(rule, schema, kind))
+        except (Refused, WrongType) as error:
+            log.warning("the rule %r cannot be asked: %s", rule.get("rule"), error)
+    return found
 
 
-def _ask(rule: _Rule, value: Any, old: Any, path: str, found: list[FieldError]) -> None:
-    if rule.transition and old is NOTHING:
-        return
-    if not rule.transition and old is not NOTHING and old == value:
-        return
-    scope = {"self": value} if old is NOTHING else {"self": value, "oldSelf": old}
-    message = rule.message
-    try:
-        if rule.evaluate(scope) is True:
-            return
-    except rules.Failed as failure:
-        message = f"rule evaluation error: {failure}"
-    where = f"{path}{rule.path}" if path else rule.path.lstrip(".")
-    found.append(FieldError(where or "<nil>", rule.reason, f"{_TEXTS.get(rule.reason, 'Invalid value')}: {message}"))
+def ask(asking: Asker, tree: Json, old: Any, found: list[FieldError]) -> None:
+    asking(tree, old, "", found, [BUDGET])
 
 
 def _identity(item: Any, keys: tuple[str, ...]) -> Any:

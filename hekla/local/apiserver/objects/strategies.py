@@ -13,7 +13,7 @@ from typing import Any
 from hekla.local.apiserver.kind import FieldError, nothing
 from hekla.local.apiserver.objects.defaults import DEFAULTS
 from hekla.local.apiserver.objects.defaults.pod import first_status
-from hekla.local.apiserver.objects.validation import core, definitions, others, pod, registered, workloads
+from hekla.local.apiserver.objects.validation import core, definitions, others, pod, policies, registered, workloads
 from hekla.local.apiserver.objects.validation.metadata import metadata
 
 Json = dict[str, Any]
@@ -26,6 +26,7 @@ CREATE: dict[tuple[str, str], Check] = {
     **workloads.CREATE,
     **core.CREATE,
     **others.CREATE,
+    **policies.CREATE,
     **registered.CREATE,
 }
 UPDATE: dict[tuple[str, str], CheckUpdate] = {
@@ -34,6 +35,7 @@ UPDATE: dict[tuple[str, str], CheckUpdate] = {
     **workloads.UPDATE,
     **core.UPDATE,
     **others.UPDATE,
+    **policies.UPDATE,
     **registered.UPDATE,
 }
 STATUS: dict[tuple[str, str], CheckUpdate] = {

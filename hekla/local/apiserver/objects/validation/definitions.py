@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from hekla.local.apiserver.objects import names
+from hekla.local.apiserver.objects import names, rules
 from hekla.local.apiserver.objects.errors import forbidden, invalid, not_supported, required
 from hekla.local.apiserver.objects.validation.metadata import Errors, immutable, metadata
 
@@ -107,9 +107,10 @@ def _column(column: Json, path: str, found: Errors) -> None:
         found.append(required(f"{path}.jsonPath"))
 
 
-def structural(schema: Json, path: str, found: Errors, *, root: bool = True) -> None:
+def structural(schema: Json, path: str, found: Errors, *, root: bool = True, uncorrelated: str = "") -> None:
     """Whether a schema says what Kubernetes needs to prune and default: types everywhere, no references."""
     kind = schema.get("type") or ""
+    rules.check_declared(schema, path, found, root=root, uncorrelated=uncorrelated)
     free = schema.get("x-kubernetes-preserve-unknown-fields") or schema.get("x-kubernetes-int-or-string")
     if root and kind != "object":
         where = f"{path}.type"
@@ -135,14 +136,15 @@ def structural(schema: Json, path: str, found: Errors, *, root: bool = True) -> 
         if root and name == "metadata":
             _root_metadata(inner, f"{path}.properties[metadata]", found)
             continue
-        structural(inner, f"{path}.properties[{name}]", found, root=False)
+        structural(inner, f"{path}.properties[{name}]", found, root=False, uncorrelated=uncorrelated)
     if isinstance(additional, dict):
-        structural(additional, f"{path}.additionalProperties", found, root=False)
+        structural(additional, f"{path}.additionalProperties", found, root=False, uncorrelated=uncorrelated)
     items = schema.get("items")
     if isinstance(items, list):
         found.append(forbidden(f"{path}.items", "items must be a schema object and not an array"))
     elif items is not None:
-        structural(items, f"{path}.items", found, root=False)
+        listed = schema.get("x-kubernetes-list-type") in ("map", "set")
+        structural(items, f"{path}.items", found, root=False, uncorrelated=uncorrelated or ("" if listed else f"{path}.items"))
     elif kind == "array":
         found.append(required(f"{path}.items", "must be specified"))
     _list_type(schema, path, found)

@@ -8,6 +8,7 @@ from typing import Any
 
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.errors import duplicate, forbidden, invalid, not_supported, required, too_many
+from hekla.local.apiserver.objects.validation import policies
 from hekla.local.apiserver.objects.validation.metadata import Errors, immutable, label_key, metadata, one_of, selector
 
 Json = dict[str, Any]
@@ -237,6 +238,7 @@ def _webhook(hook: Json, path: str, found: Errors) -> None:
         for name in ("name", "namespace"):
             if not service.get(name):
                 found.append(required(f"{path}.clientConfig.service.{name}", f"service {name} is required"))
+    policies.conditions(hook, f"{path}.matchConditions", found)
     for position, rule in enumerate(hook.get("rules") or ()):
         where = f"{path}.rules[{position}]"
         for name in ("operations", "apiGroups", "apiVersions", "resources"):
@@ -277,6 +279,10 @@ def _devices(devices: Json, path: str, found: Errors) -> None:
             found.append(required(where, rule))
         elif exactly is not None and options:
             found.append(invalid(where, None, f"{rule}, but multiple fields are set"))
+        for index, option in enumerate(options or ()):
+            policies.device_selectors(option.get("selectors") or (), f"{where}.firstAvailable[{index}].selectors", found)
+        if exactly:
+            policies.device_selectors(exactly.get("selectors") or (), f"{where}.exactly.selectors", found)
         for at, asked in [(f"{where}.exactly", exactly)] if exactly else [
             (f"{where}.firstAvailable[{index}]", option) for index, option in enumerate(options or ())
         ]:
