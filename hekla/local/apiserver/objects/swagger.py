@@ -16,6 +16,7 @@ KEPT = frozenset((
 ))  # fmt: skip
 """Keywords that both versions have; `nullable` and the combinations of schemas are of version 3 alone."""
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
+KIND = "x-kubernetes-group-version-kind"
 
 
 def document(documents: Iterable[Json]) -> Json:
@@ -24,8 +25,17 @@ def document(documents: Iterable[Json]) -> Json:
     for found in documents:
         for name, schema in found["components"]["schemas"].items():
             if name not in definitions:
-                definitions[name] = _cut(schema)
+                definitions[name] = _whole(schema)
     return {"swagger": "2.0", "info": {"title": "Kubernetes", "version": "v1.36.0"}, "paths": {}, "definitions": definitions}
+
+
+def _whole(schema: Json) -> Json:
+    """A definition; of a custom kind that takes anything there is nothing to say."""
+    if schema.get(PRESERVE) and KIND in schema:
+        return {"type": "object", KIND: schema[KIND]}
+    cut = _cut(schema)
+    assert isinstance(cut, dict)
+    return cut
 
 
 def _cut(schema: Any) -> Any:
