@@ -1,0 +1,123 @@
+"""Commands in containers and their consoles, while agents come and go."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+from hekla.kube.http.upgrade import Opening
+from hekla.kube.streams import websocket
+from hekla.kube.streams.websocket import WebSocket
+from hekla.local.agent import console
+from hekla.local.agent.records import Launch, PodDirectory, PodRecord
+from hekla.local.agent.remote import Terminal
+from hekla.local.agent.runtime import Runtime
+from tests.agent.live_cluster import Cluster, cluster
+
+HEADERS = websocket.request_headers(["v5.channel.k8s.io"])
+
+
+async def run(c: Cluster, pod: str, *command: str) -> tuple[bytes, bytes]:
+    """(output, status) of a command, over the API server's Unix socket."""
+    loop = asyncio.get_running_loop()
+    transport, opening = await loop.create_unix_connection(Opening, c.client.connection.target.unix)
+    query = "&".join([*(f"command={word}" for word in command), "stdout=true", "container=c"])
+    path = f"/api/v1/namespaces/{c.namespace}/pods/{pod}/exec?{query}"
+    lines = [f"GET {path} HTTP/1.1", "Host: x", *(f"{k}: {v}" for k, v in HEADERS.items())]
+    transport.write("\r\n".join([*lines, "", ""]).encode())
+    status = await asyncio.wait_for(opening.answered, 10)
+    assert status == 101, opening.body
+    told: dict[int, bytes] = {}
+    spoken = WebSocket(server=False)
+    fed = 0
+    for _ in range(500):
+        fresh, fed = opening.rest[fed:], len(opening.rest)
+        for message in spoken.feed(fresh) if fresh else []:
+            told[message[0]] = told.get(message[0], b"") + message[1:]
+        if 3 in told:
+            break
+        await asyncio.sleep(0.02)
+    transport.close()
+    return told.get(1, b""), told.get(3, b"")
+
+
+async def test_a_new_agent_runs_commands_in_the_old_ones_containers(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as c:
+        await c.create("stayed", "sleep", "60")
+        await c.phase("stayed", "Running")
+        assert await run(c, "stayed", "echo", "one") == (b"one\n", b'{"metadata":{},"status":"Success"}')
+        c.agent.kill()
+        c.agent.start()
+        deadline = asyncio.get_running_loop().time() + 20
+        while True:
+            try:
+                assert (await run(c, "stayed", "echo", "two"))[0] == b"two\n"
+                return
+            except AssertionError:
+                assert asyncio.get_running_loop().time() < deadline
+                await asyncio.sleep(0.2)
+
+
+def prepared(root: Path, **more: Any) -> Any:
+    directory = PodDirectory(root, "uid-1")
+    directory.make(PodRecord("default", "p", "uid-1", "n", "127.0.0.1"))
+    return directory.slot("c", 0), Launch(env={"PATH": os.environ["PATH"]}, cwd="/", **more)
+
+
+class Typist(Terminal):
+    """Types what it is given, and remembers what it is shown."""
+
+    def __init__(self, *texts: bytes) -> None:
+        super().__init__()
+        self.texts = list(texts)
+        self.shown = b""
+        self.stdin = self  # type: ignore[assignment]
+
+    async def read(self) -> bytes:
+        return self.texts.pop(0) if self.texts else b""
+
+    def drop(self) -> None:
+        self.texts.clear()
+
+    async def write(self, role: str, data: bytes) -> None:
+        self.shown += data
+
+
+async def test_standard_input_ends_with_the_first_who_typed(root: Path) -> None:
+    slot, launch = prepared(root, argv=["sh", "-c", "cat; echo end"], stdin=True, stdin_once=True)
+    ended = asyncio.Event()
+    runtime = Runtime()
+    try:
+        await runtime.start(slot, launch, lambda _: ended.set())
+        held = await console.connect(slot)
+        assert held is not None
+        await held.type(Typist(b"one\n", b"two\n"))
+        await asyncio.wait_for(ended.wait(), 10)
+        held.close()
+        assert slot.log.read_bytes() == b"one\ntwo\nend\n"
+    finally:
+        runtime.close()
+
+
+async def test_a_terminal_outlives_the_runtime_that_started_it(root: Path) -> None:
+    slot, launch = prepared(root, argv=["sh"], tty=True, stdin=True)
+    first = Runtime()
+    await first.start(slot, launch, lambda _: None)
+    first.close()
+    second, ended = Runtime(), asyncio.Event()
+    try:
+        instance = second.adopt(slot, lambda _: ended.set())
+        assert instance is not None and instance.exit is None
+        held = await console.connect(slot)
+        assert held is not None
+        typist = Typist(b"stty size; echo se''en; exit 3\n")
+        held.send(b"r", console.SIZE.pack(33, 99))
+        await asyncio.wait_for(held.carry(typist, True), 10)
+        assert b"33 99" in typist.shown and b"\r\nseen" in typist.shown
+        await asyncio.wait_for(ended.wait(), 10)
+        assert instance.exit is not None and instance.exit.code == 3
+        assert b"seen" in slot.log.read_bytes() and not console.draining(slot)
+    finally:
+        second.close()
