@@ -221,7 +221,12 @@ class Admission:
             )  # fmt: skip
         spec["priority"] = value
         policy = (found or {}).get("preemptionPolicy") or "PreemptLowerPriority"
-        spec.setdefault("preemptionPolicy", policy)
+        if spec.setdefault("preemptionPolicy", policy) != policy:
+            raise forbidden(
+                attributes.resource.kind, attributes.name,
+                f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in pod spec; "
+                f"priority admission controller computed {policy} from the given PriorityClass name",
+            )  # fmt: skip
 
     def _default_class(self, resource: Resource) -> Json | None:
         collection = resource.collection

@@ -33,7 +33,7 @@ class Authenticator:
     def user(self, request: Request) -> User:
         """The user, perhaps nobody; raises 401 for a credential that is wrong."""
         credential = request.headers.get("authorization")
-        if credential:
+        if credential and not request.peer.common_name:  # a certificate is believed before a token is looked at
             return self._bearer(credential)
         peer = request.peer
         user = self._peers.get(peer)

@@ -18,12 +18,13 @@ from hekla.local.apiserver.kind import FieldError, Json, Kind
 from hekla.local.apiserver.reading import selected
 from hekla.local.apiserver.registry import Resource
 from hekla.local.apiserver.selection import select
-from hekla.local.apiserver.status import Refusal, bad_request, conflict, forbidden, invalid_option, not_found, success
+from hekla.local.apiserver.status import Refusal, bad_request, conflict, forbidden, invalid_option, method_not_allowed, not_found, success
 from hekla.local.apiserver.store import Row, encode
 from hekla.local.apiserver.writing import RETRIES, Writer
 
 TOGETHER = 256
 """Objects of a collection that are deleted at the same time."""
+SYSTEM_CLASSES = ("system-cluster-critical", "system-node-critical")
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 
 
@@ -98,6 +99,8 @@ class Deleter:
         return call.respond(200, plain(call.request.headers).object(call.resource, row))
 
     async def delete_collection(self, call: Call) -> Response:
+        if call.route.kind.namespaced and not call.route.namespace:
+            raise method_not_allowed()
         options = read_options(call)
         request = call.request
         selection = select(call.resource, call.route.namespace, "", request.option("labelSelector"), request.option("fieldSelector"))
@@ -125,6 +128,8 @@ class Deleter:
             check_preconditions(kind, row, options)
             if collection.name == "namespaces" and name in UNDELETABLE:
                 raise forbidden(kind, name, "this namespace may not be deleted")
+            if name in SYSTEM_CLASSES and kind.plural == "priorityclasses":
+                raise forbidden(kind, name, "this is a system priority class and cannot be deleted")
             old = row.tree()
             attributes = Attributes(call, resource, "DELETE", row.namespace, row.name, None, old)
             attributes.options = delete_options_tree(call, options)
@@ -243,6 +248,7 @@ def mark(tree: Json, grace: int, kind: Kind) -> None:
         metadata["deletionGracePeriodSeconds"] = grace
         return
     metadata["deletionTimestamp"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + grace))
-    metadata["deletionGracePeriodSeconds"] = grace
+    if kind.kind != "Namespace" or kind.group:
+        metadata["deletionGracePeriodSeconds"] = grace
     if "generation" in metadata:
         metadata["generation"] += 1

@@ -7,7 +7,7 @@ from urllib.parse import unquote
 from hekla.kube.http.server import Request
 from hekla.local.apiserver.authorization import Access, Authorizer
 from hekla.local.apiserver.identity import ANONYMOUS, AUTHENTICATED, SERVICE_ACCOUNT, User
-from hekla.local.apiserver.status import internal
+from hekla.local.apiserver.status import bad_request
 
 GROUP = "authentication.k8s.io"
 EXTRA = "impersonate-extra-"
@@ -19,7 +19,7 @@ def impersonated(authorizer: Authorizer, request: Request, user: User) -> User:
     name = headers.get("impersonate-user")
     if not name:
         if any(key.startswith("impersonate-") for key in headers):
-            raise internal("requested [] without impersonating a user")
+            raise bad_request("requested groups, uid or extra without impersonating a user name")
         return user
     namespace, _, account = name.removeprefix(SERVICE_ACCOUNT).partition(":") if name.startswith(SERVICE_ACCOUNT) else ("", "", "")
     if account:

@@ -12,7 +12,7 @@ from hekla.local.apiserver.forms import not_acceptable
 from hekla.local.apiserver.identity import User
 from hekla.local.apiserver.kind import Json
 from hekla.local.apiserver.registry import Registry
-from hekla.local.apiserver.status import bad_request
+from hekla.local.apiserver.status import Refusal, bad_request
 from hekla.local.apiserver.store import encode
 from hekla.local.apiserver.tokens import ISSUER
 
@@ -62,6 +62,12 @@ class Reviews:
     async def subject_access(self, call: Call) -> Response:
         tree = read_body(call)
         spec = tree.get("spec") or {}
+        if not spec.get("user") and not spec.get("groups"):
+            raise invalid_review("spec.user", 'Invalid value: "": at least one of user or group must be specified')
+        namespace = call.route.namespace
+        if namespace and (spec.get("resourceAttributes") or {}).get("namespace", namespace) != namespace:
+            named = spec["resourceAttributes"]["namespace"]
+            raise invalid_review("spec.resourceAttributes.namespace", f'Invalid value: "{named}": must match metadata.namespace')
         extra = {key: tuple(values) for key, values in (spec.get("extra") or {}).items()}
         user = User(spec.get("user") or "", tuple(spec.get("groups") or ()), spec.get("uid") or "", extra)
         return self._answer(call, tree, self._verdict(user, spec, call.route.namespace))
@@ -73,15 +79,17 @@ class Reviews:
     def _verdict(self, user: User, spec: Json, namespace: str) -> Json:
         wanted = spec.get("resourceAttributes")
         paths = spec.get("nonResourceAttributes")
+        if (wanted is None) == (paths is None):
+            which = "null" if wanted is None else "{}"
+            text = f"Invalid value: {which}: exactly one of nonResourceAttributes or resourceAttributes must be specified"
+            raise invalid_review("spec.resourceAttributes", text)
         if wanted is not None:
             access = Access(
                 wanted.get("verb") or "", wanted.get("group") or "", wanted.get("resource") or "", wanted.get("subresource") or "",
                 wanted.get("namespace") or namespace, wanted.get("name") or "",
             )  # fmt: skip
-        elif paths is not None:
-            access = Access(paths.get("verb") or "", path=paths.get("path") or "")
         else:
-            raise bad_request("spec.resourceAttributes: Required value: one of resourceAttributes and nonResourceAttributes")
+            access = Access((paths or {}).get("verb") or "", path=(paths or {}).get("path") or "")
         allowed, reason = self.authorizer.allows(user, access)
         return {"allowed": allowed, "reason": reason} if reason else {"allowed": allowed}
 
@@ -94,3 +102,10 @@ class Reviews:
         resources = [rule for rule in rules if rule.get("resources")]
         paths = [{"verbs": rule.get("verbs"), "nonResourceURLs": rule["nonResourceURLs"]} for rule in rules if rule.get("nonResourceURLs")]
         return self._answer(call, tree, {"resourceRules": resources, "nonResourceRules": paths, "incomplete": False})
+
+
+def invalid_review(field: str, text: str) -> Refusal:
+    """Reviews are refused without their kind's name."""
+    cause = {"reason": "FieldValueInvalid", "message": text, "field": field}
+    details = {"group": AUTHORIZATION, "causes": [cause]}
+    return Refusal(422, f'.{AUTHORIZATION} "" is invalid: {field}: {text}', details=details)

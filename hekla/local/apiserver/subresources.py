@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
@@ -54,6 +55,10 @@ class Subresources:
         node = target.get("name") if isinstance(target, dict) else None
         if not isinstance(node, str) or not node:
             raise Refusal(500, "target.name: Required value", reason="InternalError", details={})
+        what = target.get("kind") if isinstance(target, dict) else None
+        if what not in (None, "", "Node"):
+            text = f'target.kind: Unsupported value: {json.dumps(what)}: supported values: "Node", "<empty>"'
+            raise Refusal(500, text, reason="InternalError", details={})
         pods = self.writer.registry["pods"]
         kind, collection = pods.kind, pods.collection
         key = f"{call.route.namespace}/{name}"

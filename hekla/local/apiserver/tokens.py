@@ -187,8 +187,8 @@ class Tokens:
         """The claims about the object that a token is to die with."""
         kind, name = reference.get("kind"), str(reference.get("name") or "")
         if kind not in BOUND:
-            text = f'Invalid value: {json.dumps(reference)}: cannot bind token to object of type {reference.get("apiVersion")}, Kind={kind}'
-            raise invalid(TOKEN_REQUEST, "", [FieldError("spec.boundObjectRef", "FieldValueInvalid", text)])
+            group, _, version = str(reference.get("apiVersion") or "").rpartition("/")
+            raise bad_request(f"cannot bind token to object of type {group}/{version}, Kind={kind}")
         resource = self.registry[BOUND[kind]]
         found = resource.collection.newest(f"{call.route.namespace}/{name}" if resource.kind.namespaced else name)
         if found is None:

@@ -73,6 +73,9 @@ _COUNTS: dict[tuple[str, str], Json] = {
     ("policy", "PodDisruptionBudget"): {
         "disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0,
     },
+    ("storage.k8s.io", "VolumeAttachment"): {"attached": False},
+    ("networking.k8s.io", "Ingress"): {"loadBalancer": {}},
+    ("autoscaling", "HorizontalPodAutoscaler"): {"desiredReplicas": 0},
     ("", "PersistentVolume"): {"phase": "Pending"},
     ("", "PersistentVolumeClaim"): {"phase": "Pending"},
     ("", "Service"): {"loadBalancer": {}},
@@ -165,6 +168,7 @@ def only_status(new: Json, old: Json) -> None:
     for key, value in old.items():
         if key not in ("metadata", "status"):
             new[key] = value
+    new.setdefault("status", {})
     meta, before = new.get("metadata"), old.get("metadata") or {}
     if meta is not None:
         if "ownerReferences" in before:

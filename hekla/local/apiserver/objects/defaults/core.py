@@ -19,11 +19,22 @@ def _namespace(tree: Json) -> None:
         status["phase"] = "Active"
 
 
+_NODE_INFO = (
+    "machineID", "systemUUID", "bootID", "kernelVersion", "osImage", "containerRuntimeVersion", "kubeletVersion", "kubeProxyVersion",
+    "operatingSystem", "architecture",
+)  # fmt: skip
+"""What a node always says of itself, also when it says nothing."""
+
+
 def _node(tree: Json) -> None:
     tree.setdefault("spec", {})
     status = tree.setdefault("status", {})
     if status.get("capacity") and not status.get("allocatable"):
         status["allocatable"] = dict(status["capacity"])
+    if "daemonEndpoints" not in status:
+        status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": 0}}
+    if "nodeInfo" not in status:
+        status["nodeInfo"] = dict.fromkeys(_NODE_INFO, "")
 
 
 def _secret(tree: Json) -> None:

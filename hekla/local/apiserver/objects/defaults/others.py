@@ -108,7 +108,23 @@ def _resource_claim(tree: Json) -> None:
 
 
 def _resource_claim_template(tree: Json) -> None:
-    _device_requests(tree.setdefault("spec", {}).setdefault("spec", {}))
+    spec = tree.setdefault("spec", {})
+    fill(spec, metadata={})
+    _device_requests(spec.setdefault("spec", {}))
+
+
+def _resource_slice(tree: Json) -> None:
+    pool = (tree.get("spec") or {}).get("pool")
+    if pool is not None:
+        fill(pool, generation=0)
+
+
+def _volume_attachment(tree: Json) -> None:
+    fill(tree.setdefault("status", {}), attached=False)
+
+
+def _ingress(tree: Json) -> None:
+    fill(tree.setdefault("status", {}), loadBalancer={})
 
 
 def _custom_resource_definition(tree: Json) -> None:
@@ -129,7 +145,12 @@ def _custom_resource_definition(tree: Json) -> None:
 
 
 def _horizontal_pod_autoscaler(tree: Json) -> None:
-    fill(tree.setdefault("spec", {}), minReplicas=1)
+    spec = tree.setdefault("spec", {})
+    fill(spec, minReplicas=1)
+    if not spec.get("metrics"):
+        usage = {"type": "Utilization", "averageUtilization": 80}
+        spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": usage}}]
+    fill(tree.setdefault("status", {}), desiredReplicas=0)
 
 
 def _certificate_signing_request(tree: Json) -> None:
@@ -171,6 +192,9 @@ def _api_service(tree: Json) -> None:
 
 
 DEFAULTS = {
+    ("resource.k8s.io", "ResourceSlice"): _resource_slice,
+    ("storage.k8s.io", "VolumeAttachment"): _volume_attachment,
+    ("networking.k8s.io", "Ingress"): _ingress,
     ("node.k8s.io", "RuntimeClass"): _runtime_class,
     ("networking.k8s.io", "IngressClass"): _ingress_class,
     ("flowcontrol.apiserver.k8s.io", "FlowSchema"): _flow_schema,

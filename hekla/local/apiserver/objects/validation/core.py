@@ -87,10 +87,9 @@ def _is_json(text: str) -> bool:
     import msgspec
 
     try:
-        msgspec.json.decode(b64decode(text))
+        return isinstance(msgspec.json.decode(b64decode(text)), dict)
     except (ValueError, RecursionError):
         return False
-    return True
 
 
 def secret_update(new: Json, old: Json) -> Errors:
@@ -350,10 +349,31 @@ def persistent_volume_claim_update(new: Json, old: Json) -> Errors:
     return found
 
 
+_WHOLE = frozenset(
+    {
+        "pods", "services", "services.nodeports", "services.loadbalancers", "replicationcontrollers", "resourcequotas", "secrets",
+        "configmaps", "persistentvolumeclaims",
+    }
+)  # fmt: skip
+_QUOTA_RESOURCES = _WHOLE | frozenset(
+    {
+        "cpu", "memory", "ephemeral-storage", "requests.cpu", "requests.memory", "requests.ephemeral-storage", "requests.storage",
+        "limits.cpu", "limits.memory", "limits.ephemeral-storage",
+    }
+)  # fmt: skip
+
+
 def resource_quota(tree: Json) -> Errors:
     found = metadata(tree)
     spec = tree.get("spec") or {}
     amounts(spec.get("hard"), "spec.hard", found)
+    for resource, text in (spec.get("hard") or {}).items():
+        path = f"spec.hard[{resource}]"
+        if "/" not in resource and not (resource in _QUOTA_RESOURCES or resource.startswith(("hugepages-", "requests.hugepages-"))):
+            found.append(invalid(path, resource, "must be a standard resource type or fully qualified"))
+            found.append(invalid(path, resource, "must be a standard resource for quota"))
+        elif (resource in _WHOLE or resource.startswith("count/")) and amount(text).nanos % 10**9:
+            found.append(invalid(path, text, "must be an integer"))
     scopes = ("BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating")
     for scope in spec.get("scopes") or ():
         if scope not in (*scopes, "VolumeAttributesClass"):
@@ -377,6 +397,8 @@ def limit_range(tree: Json) -> Errors:
         kind = item.get("type") or ""
         if not kind:
             found.append(required(f"{path}.type"))
+        elif "/" not in kind and kind not in ("Container", "PersistentVolumeClaim", "Pod"):
+            found.append(invalid(f"{path}.type", kind, "must be a standard limit type or fully qualified"))
         if kind in seen:
             found.append(duplicate(f"{path}.type", kind))
         seen.add(kind)

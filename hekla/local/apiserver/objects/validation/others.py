@@ -141,6 +141,15 @@ def role(tree: Json) -> Errors:
     return found
 
 
+def namespaced_role(tree: Json) -> Errors:
+    found = role(tree)
+    for position, rule in enumerate(tree.get("rules") or ()):
+        if rule.get("nonResourceURLs"):
+            why = "namespaced rules cannot apply to non-resource URLs"
+            found.append(invalid(f"rules[{position}].nonResourceURLs", rule["nonResourceURLs"], why))
+    return found
+
+
 def role_binding(tree: Json) -> Errors:
     return _binding(tree, ("Role", "ClusterRole"), namespaced=True)
 
@@ -333,7 +342,7 @@ CREATE = {
     ("storage.k8s.io", "StorageClass"): storage_class,
     ("networking.k8s.io", "NetworkPolicy"): network_policy,
     ("discovery.k8s.io", "EndpointSlice"): endpoint_slice,
-    (RBAC, "Role"): role,
+    (RBAC, "Role"): namespaced_role,
     (RBAC, "ClusterRole"): role,
     (RBAC, "RoleBinding"): role_binding,
     (RBAC, "ClusterRoleBinding"): cluster_role_binding,
