@@ -28,12 +28,12 @@ NODE_NAME = "n1"
 class AgentProcess:
     """One `hekla agent`."""
 
-    def __init__(self, directory: Path, server: ApiServerProcess, *flags: str) -> None:
+    def __init__(self, directory: Path, server: ApiServerProcess, *flags: str, prefix: tuple[str, ...] = ()) -> None:
         self.root = directory / "agent"
         self.log = directory / "agent.log"
         pki = server.pki
         self.command = [
-            sys.executable, "-m", "hekla", "agent", f"--kubeconfig={server.internal_kubeconfig}", f"--root-dir={self.root}",
+            *prefix, sys.executable, "-m", "hekla", "agent", f"--kubeconfig={server.internal_kubeconfig}", f"--root-dir={self.root}",
             f"--node-name={NODE_NAME}", f"--tls-cert-file={pki / 'kubelet.crt'}", f"--tls-private-key-file={pki / 'kubelet.key'}",
             f"--client-ca-file={pki / 'ca.crt'}", *flags,
         ]  # fmt: skip
@@ -147,10 +147,12 @@ def condition(pod: Json, kind: str) -> Json:
 
 
 @asynccontextmanager
-async def cluster(directory: Path, *flags: str, nodes: int = 1, namespace: str = "default") -> AsyncIterator[Cluster]:
-    """A whole cluster without controllers; there when so many nodes are Ready."""
+async def cluster(
+    directory: Path, *flags: str, nodes: int = 1, namespace: str = "default", prefix: tuple[str, ...] = ()
+) -> AsyncIterator[Cluster]:
+    """A whole cluster without controllers; there when so many nodes are Ready.  `prefix` makes the agent another user's."""
     with ApiServerProcess.started(directory) as server:
-        agent = AgentProcess(directory, server, *flags)
+        agent = AgentProcess(directory, server, *flags, prefix=prefix)
         agent.start()
         try:
             async with Client(load(str(server.internal_kubeconfig))) as client:

@@ -63,7 +63,8 @@ def zone() -> Zone:
     ("web.ns.svc.cluster.local", names.A, ["10.96.0.7"]), ("WEB.NS.svc.cluster.local.", names.A, ["10.96.0.7"]),
     ("ring.ns.svc.cluster.local", names.A, ["10.244.0.3", "10.244.0.4"]), ("m-1.ring.ns.svc.cluster.local", names.A, ["10.244.0.4"]),
     ("j-0.job.ns.svc.cluster.local", names.A, ["10.244.0.9"]), ("web.ns.svc.cluster.local", names.AAAA, []),
-    ("job.ns.svc.cluster.local", names.A, []), ("nobody.ns.svc.cluster.local", names.A, None), ("web.other.svc.cluster.local", names.A, None),
+    ("job.ns.svc.cluster.local", names.A, []), ("nobody.ns.svc.cluster.local", names.A, None),
+    ("web.other.svc.cluster.local", names.A, None),
     ("github.com.ns.svc.cluster.local", names.A, None),
 ])  # fmt: skip
 def test_names_of_the_cluster(name: str, kind: int, found: list[str] | None) -> None:

@@ -97,6 +97,7 @@ class Groups:
                 (top / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in NEEDED))
             for place in places:
                 place.mkdir(exist_ok=True)
+                empty(place)
             if base.version == 2:
                 (places[0] / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in NEEDED))
         except OSError:
@@ -128,12 +129,11 @@ class Groups:
             return False
         return any(line.startswith("oom_kill ") and line.split()[1] != "0" for line in text.splitlines())
 
-    def remove(self, uid: str) -> None:
-        """Removes a pod's groups, once they are empty."""
+    def forget(self, uid: str, container: str, attempt: int) -> None:
+        """Removes the groups of a container that has ended."""
         for directory in self.directories:
-            for group in directory.glob(f"{uid}-*"):
-                with contextlib.suppress(OSError):
-                    group.rmdir()
+            with contextlib.suppress(OSError):  # it had none, or something of it lives on: the next start of an agent sweeps
+                os.rmdir(directory / f"{uid}-{container}-{attempt}")
 
 
 def settings(version: int, container: core.Container) -> Iterator[dict[str, str]]:
@@ -158,6 +158,14 @@ def sweep(root: Path) -> None:
     base, _ = find()
     for directory in base.directories if base is not None else ():
         place = directory / name_of(root)
-        for group in [*place.glob("*-*"), place] if place.is_dir() else ():
+        if place.is_dir():
+            empty(place)
             with contextlib.suppress(OSError):
-                group.rmdir()
+                place.rmdir()
+
+
+def empty(place: Path) -> None:
+    """Removes the groups in which nothing runs."""
+    for group in place.glob("*-*"):
+        with contextlib.suppress(OSError):
+            group.rmdir()

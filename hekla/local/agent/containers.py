@@ -120,6 +120,8 @@ class Run:
             pod.metadata.uid, self.spec.name, instance.slot.attempt
         ):
             end.reason = "OOMKilled"
+        if host.groups is not None:
+            host.groups.forget(pod.metadata.uid, self.spec.name, instance.slot.attempt)
         view = self.view
         view.running_since = None
         view.ended = end

@@ -54,11 +54,6 @@ Json = dict[str, Any]
 # --- what is kept of a pod ------------------------------------------------------------------------------------------------
 
 
-class Owner(Struct):
-    api_version: str = ""
-    kind: str = ""
-
-
 class Meta(Struct):
     """The metadata that matters for pretending."""
 
@@ -70,7 +65,6 @@ class Meta(Struct):
     generation: int = 0
     annotations: dict[str, str] | None = None
     labels: dict[str, str] | None = None
-    owner_references: list[Owner] | None = None
 
 
 class FakeContainer(Struct):
@@ -116,8 +110,6 @@ class FakePod(Struct):
     metadata: Meta = msgspec.field(default_factory=Meta)
     spec: FakeSpec = msgspec.field(default_factory=FakeSpec)
     status: FakeStatus = msgspec.field(default_factory=FakeStatus)
-    job: bool = False
-    """Its first owner is a Job of Kubernetes; stands for the owners, which are not kept."""
 
 
 class NodeCondition(Struct):
@@ -441,10 +433,6 @@ class FakeNodes:
                 self._restarts.pop(old.metadata.uid, None)
                 self._delayed.pop(old.metadata.uid, None)
             return
-        owners = new.metadata.owner_references
-        if owners is not None:
-            new.job = bool(owners) and owners[0].kind == "Job" and owners[0].api_version.startswith("batch/")
-            new.metadata.owner_references = None
         if new.status.pod_ip.startswith("10."):
             self._last_address = max(self._last_address, number_of(new.status.pod_ip))
         if new.spec.node_name in self._managed:
@@ -604,7 +592,7 @@ class FakeNodes:
 def life_of(pod: FakePod) -> Plan:
     commands = [[*(c.command or ()), *(c.args or ())] if c.command else [] for c in pod.spec.containers]
     luck = zlib.crc32(pod.metadata.uid.encode()) / 0xFFFFFFFF  # the same after a restart of the agent
-    return plan(pod.metadata.annotations or {}, pod.metadata.labels or {}, commands, job=pod.job, luck=luck)
+    return plan(pod.metadata.annotations or {}, pod.metadata.labels or {}, commands, luck=luck)
 
 
 def restart_count(pod: FakePod) -> int:

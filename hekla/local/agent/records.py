@@ -281,6 +281,7 @@ class PodDirectory:
     def remove(self) -> None:
         """Removes everything of the pod."""
         shutil.rmtree(self.path, ignore_errors=True)
+        shutil.rmtree(MEMORY / name_of(self.path.parent.parent) / self.path.name, ignore_errors=True)
 
 
 def pod_directories(root: Path) -> Iterator[PodDirectory]:

@@ -144,15 +144,15 @@ class Tree:
         held = [open_beneath(source, beneath.get(source, "")) for source, _, _ in ordered]
         if any(not os.path.lexists("/" + target.split("/")[1]) for _, target, _ in ordered):
             self.mirror_root()
-        for descriptor, (_, target, read_only) in zip(held, ordered):
-            self.place(f"/proc/self/fd/{descriptor}", target, read_only)
+        for descriptor, (_, target, closed) in zip(held, ordered):
+            self.place(f"/proc/self/fd/{descriptor}", target, closed)
             os.close(descriptor)
         if self.old_root:
             check(libc.umount2(self.old_root.encode(), MNT_DETACH), "umount the old root")
             os.rmdir(self.old_root)
         if read_only:
             set_read_only("/", True)
-            for target in [*(t for _, t, closed in ordered if not closed), "/dev/shm", "/dev/pts"]:
+            for target in [*(t for _, t, shut in ordered if not shut), "/dev/shm", "/dev/pts"]:
                 if os.path.ismount(target) or os.path.isfile(target):
                     set_read_only(target, False)
 

@@ -235,12 +235,6 @@ def memory_directory(root: Path, uid: str, volume: str, group: int | None) -> Pa
         return None
 
 
-def forget_memory(root: Path, uid: str = "") -> None:
-    """Removes the volumes of memory of a pod, or of all pods of an agent."""
-    base = MEMORY / name_of(root)
-    shutil.rmtree(base / uid if uid else base, ignore_errors=True)
-
-
 def share(path: Path, group: int) -> None:
     """Makes a volume's files the group's, unless they are: what fsGroup means for volumes that were there before."""
     found = path.stat()

@@ -407,7 +407,7 @@ class Worker:
             self.complain("Failed", f"Error: {error}", run.spec.name)
             return RETRY
         except (volumes.MountError, OSError) as error:
-            run.view.waiting = ("CreateContainerError", str(error))
+            run.view.waiting = ("CreateContainerConfigError", str(error))
             self.complain("Failed", f"Error: {error}", run.spec.name)
             return RETRY
         run.pull_failures = 0
@@ -684,11 +684,7 @@ class Worker:
         self.host.unname(self.uid)
         self.release()
         self.host.addresses.give_back(self.uid)
-        if self.host.groups is not None:
-            self.host.groups.remove(self.uid)
         self.directory.remove()
-        if any(volume.empty_dir is not None and volume.empty_dir.medium == "Memory" for volume in self.pod.spec.volumes):
-            volumes.forget_memory(self.host.root, self.uid)
         self.final = True
         self.closed(self)
 
