@@ -90,7 +90,8 @@ def sorted_out(differences: Iterable[Difference]) -> tuple[list[Difference], dic
     rest: list[Difference] = []
     met: dict[Intention, int] = defaultdict(int)
     for difference in differences:
-        intention = next((known for known in INTENDED if known.covers(difference.request, difference.place)), None)
+        intention = next((known for known in INTENDED if known.covers(
+            difference.request, difference.place, _short(difference.reference), _short(difference.ours))), None)  # fmt: skip
         if intention is None:
             rest.append(difference)
         else:

@@ -14,8 +14,11 @@ HEADERS = ("content-type", "cache-control", "retry-after", "warning", "allow", "
 UID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 TIME = re.compile(r"\b20(?:2[5-9]|[3-9]\d)-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?(?:\.\d+)?Z")
 TOKEN = re.compile(r"\beyJ[\w-]+\.[\w-]+\.[\w-]+")
+PATCHED = re.compile(r'^(.*patch: )?Invalid value: "(?:\{\\".*\}|map\[.*\])":', re.DOTALL)
+"""What a patch made, as far as it was read; Kubernetes shows it in the form of its own types."""
 SUFFIX = re.compile(r"^[bcdfghjklmnpqrstvwxz2456789]{5}$")
 ACCESS = re.compile(r"\bkube-api-access-[bcdfghjklmnpqrstvwxz2456789]{5}\b")
+AGE = re.compile(r"^\d+s$")
 SERVICE_ADDRESS = re.compile(r"\b10\.96\.\d+\.\d+\b")
 
 
@@ -46,13 +49,17 @@ def tree(value: Any, key: str = "") -> Any:
     if isinstance(value, dict):
         return {name: tree(inner, name) for name, inner in _named(value).items()}
     if isinstance(value, list):
-        return [tree(inner, key) for inner in value]
+        items = [tree(inner, key) for inner in value]
+        if key == "causes":
+            # Kubernetes says the same mistake of metadata up to three times: its generic rules and the kind's overlap.
+            return [item for place, item in enumerate(items) if item not in items[:place]]
+        return items
     if isinstance(value, str):
         if key == "resourceVersion" and value.isdigit() and value != "0":
             return "<version>"
         if key == "continue" and value:
             return "<continue>"
-        return text(value)
+        return AGE.sub("<age>", value) if key == "cells" else text(value)
     if key in ("nodePort", "healthCheckNodePort") and isinstance(value, int) and value:
         return "<port>"
     return value
@@ -70,7 +77,7 @@ def _named(tree: dict[str, Any]) -> dict[str, Any]:
 
 
 def text(value: str) -> str:
-    value = UID.sub("<uid>", value)
+    value = PATCHED.sub("Invalid value: <the whole object>:", UID.sub("<uid>", value))
     value = TIME.sub(lambda found: "<microtime>" if found.group(1) else "<time>", value)
     value = TOKEN.sub("<token>", value)
     value = ACCESS.sub("kube-api-access-<random>", value)

@@ -48,13 +48,27 @@ async def patch(writer: Writer, subresources: Subresources, call: Call) -> Respo
                 old["metadata"]["managedFields"] = row.managed()
         new = apply(kind, old, document, media)
         emptied = books and (new.get("metadata") or {}).get("managedFields") == []
-        new = read_again(call, kind, new, touched(document))
+        try:
+            new = read_again(call, kind, new, touched(document))
+        except Refusal as refusal:
+            raise unfit(kind, new, refusal) from refusal
         if emptied:
             new["metadata"]["managedFields"] = []
         return new
 
     names_version = isinstance(document, dict) and bool((document.get("metadata") or {}).get("resourceVersion"))
     return await writer.modify(call, change, retry=not names_version)
+
+
+def unfit(kind: Kind, patched: Json, refusal: Refusal) -> Refusal:
+    """What is said of a patch that makes no object of the kind: with the whole of what it makes, as Kubernetes does."""
+    if refusal.code != 400:
+        return refusal
+    why = str(refusal).rpartition(f"cannot be handled as a {kind.kind}: ")[2]
+    shown = msgspec.json.encode(msgspec.json.encode(patched).decode()).decode()
+    text = f"Invalid value: {shown}: {why}"
+    causes = [{"reason": "FieldValueInvalid", "message": text, "field": "patch"}]
+    return Refusal(422, f' "" is invalid: patch: {text}', details={"causes": causes})
 
 
 def read_patch(body: bytes, media: str) -> Any:
