@@ -95,6 +95,20 @@ async def test_a_new_namespace_has_an_account_and_the_certificate(client, namesp
     assert await eventually(lambda: client.get(core.SERVICE_ACCOUNT, "default", namespace))
 
 
+async def test_the_token_of_an_account_goes_with_it(client, namespace):
+    for name in ("robot", "other"):
+        await client.create(core.SERVICE_ACCOUNT.untyped, {"metadata": {"name": name}}, namespace)
+        secret = {"metadata": {"name": f"{name}-token", "annotations": {"kubernetes.io/service-account.name": name}},
+                  "type": "kubernetes.io/service-account-token"}  # fmt: skip
+        made = await client.create(core.SECRET.untyped, secret, namespace)
+        assert made["data"]["token"]
+
+    await client.delete(core.SERVICE_ACCOUNT, "robot", namespace)
+
+    assert await eventually(lambda: is_gone(client, core.SECRET, "robot-token", namespace))
+    assert await client.get(core.SECRET, "other-token", namespace)
+
+
 async def test_dependents_go_with_their_owner(client, namespace):
     owner = await client.create(core.CONFIG_MAP.untyped, config_map("owner"), namespace)
     await client.create(core.CONFIG_MAP.untyped, config_map("child", ownerReferences=[owner_of(owner)]), namespace)

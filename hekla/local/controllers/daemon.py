@@ -45,6 +45,8 @@ from hekla.local.controllers.provisioner import PROVISIONER, Provisioner
 from hekla.local.controllers.replicas import ReplicasController
 from hekla.local.controllers.roles import CLUSTER_ROLES, AggregationController
 from hekla.local.controllers.slices import MANAGED_BY
+from hekla.local.controllers.tokens import TOKEN_SECRETS, TokenSecretController, account_of
+from hekla.local.controllers.tokens import TYPE as TOKEN_SECRET_TYPE
 from hekla.local.controllers.volumes import VolumeController
 from hekla.local.controllers.workloads import workload_controllers
 
@@ -75,7 +77,7 @@ class Manager:
         replica_sets = Cache(client, REPLICA_SET.untyped, indexes=by_namespace)
         replication = Cache(client, REPLICATION_CONTROLLER.untyped, indexes=by_namespace)
         deployments = Cache(client, DEPLOYMENT.untyped, indexes=by_namespace)
-        accounts = Cache(client, owned(SERVICE_ACCOUNT), fields="metadata.name=default")
+        accounts = Cache(client, owned(SERVICE_ACCOUNT))
         roots = Cache(client, owned(CONFIG_MAP), fields=f"metadata.name={ROOT_CERTIFICATE}")
         self.definitions = Cache(client, owned(CUSTOM_RESOURCE_DEFINITION))
         self.pods = pods
@@ -83,6 +85,7 @@ class Manager:
         volumes = Cache(client, PERSISTENT_VOLUME.untyped, indexes={"claim": lambda volume: [reserved_for(volume)]})
         claims = Cache(client, PERSISTENT_VOLUME_CLAIM.untyped, indexes={"volume": lambda claim: [claim["spec"].get("volumeName", "")]})
         classes = Cache(client, STORAGE_CLASS.untyped)
+        secrets = Cache(client, TOKEN_SECRETS, fields=f"type={TOKEN_SECRET_TYPE}", indexes={"account": account_of})
         nodes = Cache(client, NODES)
         endpoints = Cache(client, ENDPOINTS.untyped)
         pieces = Cache(client, owned(ENDPOINT_SLICE), labels=MANAGED_BY)
@@ -90,6 +93,7 @@ class Manager:
         device_claims = Cache(client, RESOURCE_CLAIM.untyped, indexes={"owner": owners})
         self.controllers: list[Controller] = [
             AccountController(client, namespaces, accounts, roots, certificate),
+            TokenSecretController(client, secrets, accounts),
             NamespaceController(client, namespaces),
             EndpointsController(client, services, pods, nodes, endpoints, pieces),
             MirroringController(client, services, endpoints, pieces),

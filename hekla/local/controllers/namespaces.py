@@ -163,6 +163,6 @@ class AccountController(Controller):
         return True
 
     def queue_namespace(self, old: Owned | None, new: Owned | None) -> None:
-        """What was deleted or changed is put back."""
-        if old is not None:
+        """What was deleted or changed is put back.  Of the accounts there are others too."""
+        if old is not None and old.metadata.name in ("default", ROOT_CERTIFICATE):
             self.queue.add(old.metadata.namespace)
