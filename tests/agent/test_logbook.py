@@ -71,3 +71,67 @@ async def test_a_tail_of_a_long_log_reads_backwards(tmp_path: Path) -> None:
     made.log.write_text("".join(f"{n:09d}\n" for n in range(50_000)))
     assert await text(made, tail=3) == "000049997\n000049998\n000049999\n"
     assert (await text(made, tail=20_000)).startswith("000030000\n")
+
+
+class Shortened:
+    """A container that writes more than its log may hold."""
+
+    def __init__(self, slot: Slot, clock: Clock) -> None:
+        self.slot, self.clock, self.lines = slot, clock, 0
+
+    def write(self, count: int) -> None:
+        with self.slot.log.open("ab") as file:
+            for _ in range(count):
+                self.lines += 1
+                file.write(b"%07d %s\n" % (self.lines, b"x" * 91))
+        self.clock._note(self.slot, self.lines * SECOND)
+
+
+@pytest.fixture
+def shortened(tmp_path: Path) -> Shortened:
+    made = Shortened(Slot(tmp_path, "c", 0), Clock(max_size=16384, max_files=3))
+    made.slot.log.touch()
+    if not made.clock._can_punch:
+        pytest.skip("this system cannot give parts of a file back")
+    return made
+
+
+async def test_a_full_log_loses_its_oldest_lines_and_no_others(shortened: Shortened) -> None:
+    for _ in range(100):
+        shortened.write(50)
+    slot = shortened.slot
+    if not slot.log_start.exists():
+        pytest.skip("this file system cannot give parts of a file back")
+    assert slot.log.stat().st_blocks * 512 < 3 * 16384 + 5000 + 2 * 4096 < slot.log.stat().st_size
+    lines = (await text(slot)).splitlines()
+    numbers = [int(line.split()[0]) for line in lines]
+    assert numbers == list(range(numbers[0], 5001)) and len(numbers) >= 2 * 163
+    assert (await text(slot, tail=99999)) == "\n".join(lines) + "\n"
+    assert len(slot.times.read_bytes()) <= NOTE.size * 12
+    stamped = (await text(slot, timestamps=True, tail=1)).split()
+    assert stamped[:2] == ["1970-01-01T01:23:20.000000000Z", "0005000"]
+
+
+async def test_who_follows_a_log_does_not_notice_that_it_is_shortened(shortened: Shortened) -> None:
+    state = {"alive": True}
+    seen = b""
+    shortened.write(10)
+    async for chunk in read(shortened.slot, Options(follow=True), shortened.clock, lambda: state["alive"]):
+        seen += chunk
+        if shortened.lines < 3000:
+            shortened.write(100)
+        else:
+            state["alive"] = False
+    assert [int(line.split()[0]) for line in seen.decode().splitlines()] == list(range(1, shortened.lines + 1))
+    assert shortened.slot.log_start.exists()
+
+
+async def test_a_new_agent_knows_where_a_log_begins(shortened: Shortened) -> None:
+    for _ in range(20):
+        shortened.write(50)
+    before = await text(shortened.slot)
+    again = Clock(max_size=16384, max_files=3)
+    again.follow(shortened.slot)
+    assert again._starts[str(shortened.slot.log)] > 0
+    assert await text(shortened.slot) == before
+    again.close()

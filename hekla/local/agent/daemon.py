@@ -56,6 +56,8 @@ FLAGS = (
     Flag("node-cpu", TEXT, "", "cpu of each node (default: the machine's)", check=quantity_problem),
     Flag("node-memory", TEXT, "", "memory of each node (default: the machine's)", check=quantity_problem),
     Flag("images", TEXT, "", "YAML file with rows for the table of images"),
+    Flag("container-log-max-size", TEXT, "10Mi", "bytes of a container's log that go at a time when it is full", check=quantity_problem),
+    Flag("container-log-max-files", WHOLE, 5, "so many of these sizes are kept", check=between(2, 1000)),
     Flag("api-server-address", TEXT, "", "host:port at which pods reach the API server (default: as the kubeconfig has it)"),
     Flag("isolation", TEXT, "auto", "auto, shared-network to leave pods in this machine's network, or none to do without any namespaces"),
     Flag("eviction-hard", TEXT, pressure.DEFAULT, "how little memory, disk and processes a node lets be left", check=threshold_problem),
@@ -169,7 +171,10 @@ async def make_agent(daemon: Daemon, root: Path, images: Images, recorder: Recor
         if not finding.available:
             log.info("no %s (%s): %s", finding.name, finding.why_not, finding.cost)
     thresholds = pressure.parse(daemon.options.eviction_hard)
-    return Agent(daemon.client, root, found, images, recorder, await api_address(daemon), thresholds)
+    agent = Agent(daemon.client, root, found, images, recorder, await api_address(daemon), thresholds)
+    agent.host.clock.max_size = max(4096, quantity.milli(daemon.options.container_log_max_size) // 1000)
+    agent.host.clock.max_files = daemon.options.container_log_max_files
+    return agent
 
 
 async def listen(daemon: Daemon, agent: Agent, root: Path) -> Any:

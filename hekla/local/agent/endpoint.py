@@ -118,6 +118,8 @@ def options_of(request: Request) -> Options:
             raise ValueError(f"{name}: {number} must be greater than or equal to 0")
         return number
 
+    if request.option("stream") in ("Stdout", "Stderr"):
+        raise ValueError("both streams of a container share one log here: ask for stream=All")
     since: int | None = None
     if (seconds := whole("sinceSeconds")) is not None:
         since = time.time_ns() - seconds * 1_000_000_000

@@ -3,12 +3,18 @@
 Containers write straight to their files, so nothing is lost or reordered whoever is killed, and no process stands in between.
 The price is that lines carry no time.  `Clock` therefore notes, each time that it sees a file grow, how long it was then; a
 line is dated by the first note behind it.  What was written while no agent ran gets the file's last change as its time.
+
+A log that has grown too long is not rotated, as its writer holds it open: its oldest part is given back to the file system
+where it lies (a hole), behind a note of where the log now begins.  Offsets stay what they were, so whoever follows it does not
+notice.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ctypes
+import errno
+import logging
 import os
 import struct
 import sys
@@ -18,7 +24,9 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from hekla.local.agent.records import Slot
+from hekla.local.agent.records import Slot, write_atomically
+
+log = logging.getLogger("agent.logs")
 
 NOTE = struct.Struct("<QQ")
 """(length of the log in bytes, nanoseconds since the epoch)."""
@@ -27,6 +35,11 @@ PAUSE = 0.01
 LOOK_AGAIN = 0.2
 """Seconds between looks where there is no inotify."""
 CHUNK = 65536
+MAX_SIZE = 10 << 20
+"""Bytes by which a log is shortened at a time; kubelets have files of this size."""
+MAX_FILES = 5
+BLOCK = 4096
+FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE = 1, 2
 IN_MODIFY = 2
 
 
@@ -46,7 +59,12 @@ class Options:
 class Clock:
     """Notes when logs grow, and wakes those who follow them."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_size: int = MAX_SIZE, max_files: int = MAX_FILES) -> None:
+        self.max_size = max_size
+        self.max_files = max_files
+        """What a log may hold, as kubelets count it; the oldest of so many sizes goes when the last is full."""
+        self._starts: dict[str, int] = {}
+        self._can_punch = sys.platform == "linux"
         self._slots: dict[int, Slot] = {}
         self._watches: dict[str, int] = {}
         self._sizes: dict[str, int] = {}
@@ -81,6 +99,7 @@ class Clock:
             return
         notes = read_notes(slot)
         self._sizes[path] = notes[-1][0] if notes else 0
+        self._starts[path] = start_of_log(slot)
         watch = self._next = self._next - 1
         if self._inotify >= 0 and self._libc is not None:
             number = self._libc.inotify_add_watch(self._inotify, os.fsencode(path), IN_MODIFY)
@@ -104,6 +123,7 @@ class Clock:
             if watch >= 0 and self._inotify >= 0 and self._libc is not None:
                 self._libc.inotify_rm_watch(self._inotify, watch)
         self._sizes.pop(path, None)
+        self._starts.pop(path, None)
         self._wake(path)
 
     async def growth(self, slot: Slot) -> None:
@@ -159,12 +179,44 @@ class Clock:
             os.write(descriptor, NOTE.pack(size, now))
         finally:
             os.close(descriptor)
+        if size - self._starts.get(path, 0) > self.max_size * self.max_files and self._can_punch:
+            self._shorten(slot, size)
         self._wake(path)
+
+    def _shorten(self, slot: Slot, size: int) -> None:
+        """Gives the oldest part of a log back.  First it is said where the log begins, then the rest may vanish: nobody reads zeros."""
+        path = str(slot.log)
+        descriptor = os.open(slot.log, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            start = line_start(descriptor, size - self.max_size * (self.max_files - 1), size)
+            write_atomically(slot.log_start, b"%d\n" % start)
+            assert self._libc is not None
+            offset, length = ctypes.c_int64(0), ctypes.c_int64(start // BLOCK * BLOCK)
+            if self._libc.fallocate(descriptor, FALLOC_PUNCH_HOLE | FALLOC_KEEP_SIZE, offset, length) != 0:
+                number = ctypes.get_errno()
+                if number in (errno.EOPNOTSUPP, errno.ENOSYS):
+                    self._can_punch = False
+                    slot.log_start.unlink()
+                log.warning("%s grows without limit: its file system cannot give a part of it back: %s", slot.log, os.strerror(number))
+                return
+            self._starts[path] = start
+            kept = [note for note in read_notes(slot) if note[0] > start]
+            write_atomically(slot.times, b"".join(NOTE.pack(*note) for note in kept))
+        finally:
+            os.close(descriptor)
 
     def _wake(self, path: str) -> None:
         for future in self._waiting.pop(path, ()):
             if not future.done():
                 future.set_result(None)
+
+
+def start_of_log(slot: Slot) -> int:
+    """The offset of the first line that is still there."""
+    try:
+        return int(slot.log_start.read_bytes())
+    except (OSError, ValueError):
+        return 0
 
 
 def read_notes(slot: Slot) -> list[tuple[int, int]]:
@@ -210,13 +262,13 @@ class Dates:
         return end if end < size and self.of(end) >= when else size
 
 
-def tail_start(descriptor: int, size: int, lines: int) -> int:
-    """The offset at which the last `lines` lines begin."""
+def tail_start(descriptor: int, size: int, lines: int, first: int = 0) -> int:
+    """The offset at which the last `lines` lines begin, none before `first`."""
     if lines <= 0:
         return size
     found, position = 0, size
-    while position > 0:
-        length = min(CHUNK, position)
+    while position > first:
+        length = min(CHUNK, position - first)
         position -= length
         block = os.pread(descriptor, length, position)
         at = len(block)
@@ -225,7 +277,7 @@ def tail_start(descriptor: int, size: int, lines: int) -> int:
                 found += 1
                 if found == lines:
                     return position + at + 1
-    return 0
+    return first
 
 
 def line_start(descriptor: int, offset: int, size: int) -> int:
@@ -268,16 +320,19 @@ async def chunks(
     """The log without its limit."""
     size = os.fstat(descriptor).st_size
     dates = Dates(slot)
-    position = 0
+    position = first = start_of_log(slot)
     if options.since is not None:
-        position = line_start(descriptor, dates.first_since(options.since, size), size)
+        position = line_start(descriptor, max(first, dates.first_since(options.since, size)), size)
     if options.tail is not None:
-        position = max(position, tail_start(descriptor, size, options.tail))
+        position = max(position, tail_start(descriptor, size, options.tail, first))
     held = b""
     while True:
         alive = running()  # asked before the read: what was written before the end is then read for certain
         data = os.pread(descriptor, CHUNK, position)
         if data:
+            if (first := start_of_log(slot)) > position:  # too slow a reader: what it wants has gone
+                position, held = first, b""
+                continue
             position += len(data)
             if not options.timestamps:
                 yield data

@@ -6,7 +6,7 @@
         containers/<name>/<attempt>/    one slot for each time that a container was started
             launch.json                 what to start; written whole before anything starts
             claim                       pid and start time of the process that took the slot; made by link(2), so at most once
-            log, log.times              output as written, and when it grew
+            log, log.times, log.start   output as written, when it grew, and where what is left of it begins
             exit                        the exit code, written by the keeper; empty while the container runs
             error                       why it could not be started
 
@@ -161,6 +161,10 @@ class Slot:
     @property
     def log(self) -> Path:
         return self.directory / "log"
+
+    @property
+    def log_start(self) -> Path:
+        return self.directory / "log.start"
 
     @property
     def times(self) -> Path:

@@ -126,6 +126,10 @@ def check_options(call: Call) -> None:
             raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from error
         if value < least:
             errors.append(FieldError(name, "FieldValueInvalid", f"Invalid value: {value}: must be greater than or equal to {least}"))
+    stream = request.option("stream")
+    if stream not in ("", "All", "Stdout", "Stderr"):
+        text = f'Unsupported value: "{stream}": supported values: "All", "Stderr", "Stdout"'
+        errors.append(FieldError("stream", "FieldValueNotSupported", text))
     if request.option("sinceSeconds") and request.option("sinceTime"):
         errors.append(FieldError("", "FieldValueForbidden", "Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified"))
     if errors:
