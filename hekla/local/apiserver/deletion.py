@@ -25,6 +25,10 @@ from hekla.local.apiserver.writing import RETRIES, Writer
 TOGETHER = 256
 """Objects of a collection that are deleted at the same time."""
 SYSTEM_CLASSES = ("system-cluster-critical", "system-node-critical")
+JOB_WARNING = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
+    "propagationPolicy=Orphan to suppress this warning"
+)
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 
 
@@ -92,6 +96,8 @@ class Deleter:
 
     async def delete(self, call: Call) -> Response:
         options = read_options(call)
+        if call.resource.collection.name == "jobs.batch" and not options.propagation:
+            call.warn(JOB_WARNING)
         row, gone = await self.remove(call, call.resource, call.route.key, options)
         kind = call.route.kind
         if gone and not kind.strategy.returns_object_on_delete:

@@ -19,7 +19,7 @@ from hekla.local.apiserver.audit import Audit
 from hekla.local.apiserver.authentication import Authenticator
 from hekla.local.apiserver.authorization import Access, Authorizer
 from hekla.local.apiserver.bootstrap import Bootstrap
-from hekla.local.apiserver.call import Call, read_body
+from hekla.local.apiserver.call import Call, read_body, warning_header
 from hekla.local.apiserver.connect import Connections
 from hekla.local.apiserver.definitions import Definitions
 from hekla.local.apiserver.deletion import Deleter
@@ -150,6 +150,8 @@ class ApiServer:
         self._audits += 1
         number = f"{self._audit}{self._audits:012x}"
         extra = {"Audit-Id": number, "Cache-Control": "no-cache, private"}
+        if isinstance(found, Route) and found.resource.kind.warning:
+            warn(answer, found.resource.kind.warning)
         if isinstance(answer, Response):
             answer.headers = {**extra, **answer.headers} if answer.headers else extra
             self.metrics.request(verb, found if isinstance(found, Route) else None, answer.status, time.perf_counter() - started)
@@ -291,6 +293,14 @@ def verb_of(request: Request, found: Route) -> str:
     if found.subresource == "proxy" and method in ("HEAD", "OPTIONS"):
         return "get"
     return VERBS.get(method, "")
+
+
+def warn(answer: Answer, text: str) -> None:
+    """Says beside any answer that its kind's version is on its way out."""
+    headers = dict(answer.headers or {})
+    more = headers.get("Warning")
+    headers["Warning"] = f"{warning_header(text)}\n{more}" if more else warning_header(text)
+    answer.headers = headers
 
 
 def access_of(found: Route, verb: str) -> Access:

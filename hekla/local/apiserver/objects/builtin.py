@@ -221,6 +221,12 @@ _TWO_FACES = {
 }
 
 
+_WARNINGS = {
+    ("", "v1", "ComponentStatus"): "v1 ComponentStatus is deprecated in v1.19+",
+    ("", "v1", "Endpoints"): "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+}
+
+
 def _entry(group: str, version: str, row: _Row) -> Kind:
     present, keep = _TWO_FACES.get((group, version, row.kind), (None, None))
     return Kind(
@@ -242,6 +248,7 @@ def _entry(group: str, version: str, row: _Row) -> Kind:
         storage=row.storage,
         present=present,
         keep=keep,
+        warning=_WARNINGS.get((group, version, row.kind), ""),
         scale=scaling.WORKLOAD if "scale" in row.subresources else None,
     )
 

@@ -18,7 +18,6 @@ from hekla.local.apiserver.objects.columns.cells import (
     column,
     labels,
     listed,
-    number,
     wide,
 )
 
@@ -149,8 +148,8 @@ EVENT = (
     wide("Source", _source, "Who says so."),
     column("Message", lambda event, _now: (event.get("message") or event.get("note") or "").strip()),
     wide("First Seen", _first_seen),
-    wide("Count", _times, type="integer"),
-    wide("Name", cell("metadata", "name")),
+    wide("Count", _times),
+    wide("Name", cell("metadata", "name"))._replace(format="name"),
 )
 
 COLUMNS = {
@@ -169,10 +168,10 @@ COLUMNS = {
     ("", "Namespace"): (NAME, column("Status", cell("status", "phase")), AGE),
     ("", "ConfigMap"): (
         NAME,
-        number("Data", lambda tree, _now: len(tree.get("data") or ()) + len(tree.get("binaryData") or ())),
+        column("Data", lambda tree, _now: len(tree.get("data") or ()) + len(tree.get("binaryData") or ())),
         AGE,
     ),
-    ("", "Secret"): (NAME, column("Type", cell("type")), number("Data", lambda tree, _now: len(tree.get("data") or ())), AGE),
+    ("", "Secret"): (NAME, column("Type", cell("type")), column("Data", lambda tree, _now: len(tree.get("data") or ())), AGE),
     ("", "ServiceAccount"): (NAME, AGE),
     ("coordination.k8s.io", "Lease"): (NAME, column("Holder", cell("spec", "holderIdentity")), AGE),
     ("", "Service"): (

@@ -105,6 +105,41 @@ def _reference(tree: Json, _now: float) -> str:
     return f"{target.get('kind')}/{target.get('name')}"
 
 
+def _parameters(tree: Json, _now: float) -> str:
+    found = at(tree, "spec", "parameters")
+    if not found:
+        return NONE
+    group = found.get("apiGroup")
+    return f"{found.get('kind')}.{group}/{found.get('name')}" if group else f"{found.get('kind')}/{found.get('name')}"
+
+
+def _parent(tree: Json, _now: float) -> str:
+    found = at(tree, "spec", "parentRef") or {}
+    parts = [found.get("namespace"), found.get("name")]
+    resource = f"{found.get('resource')}.{found['group']}" if found.get("group") else str(found.get("resource"))
+    return "/".join([resource, *(part for part in parts if part)])
+
+
+def _audiences(tree: Json, _now: float) -> str:
+    return ",".join(request.get("audience", "") for request in at(tree, "spec", "tokenRequests") or ()) or UNSET
+
+
+def _dangling(tree: Json, _now: float) -> str:
+    for condition in at(tree, "status", "conditions") or ():
+        if condition.get("type") == "Dangling":
+            return str(condition.get("status"))
+    return "?"
+
+
+def _shares(tree: Json, _now: float) -> Any:
+    found = at(tree, "spec", "limited", "nominalConcurrencyShares")
+    return found if found is not None else at(tree, "spec", "exempt", "nominalConcurrencyShares") or NONE
+
+
+def _healthy(tree: Json) -> Json:
+    return next((condition for condition in tree.get("conditions") or () if condition.get("type") == "Healthy"), {})
+
+
 _BINDING = (
     NAME,
     column("Role", _role),
@@ -119,8 +154,8 @@ _SCALER = (
     column("Reference", _reference),
     column("Targets", lambda tree, _now: "<unknown>"),
     column("MinPods", lambda tree, _now: str(at(tree, "spec", "minReplicas") or UNSET)),
-    number("MaxPods", cell("spec", "maxReplicas", absent=0)),
-    number("Replicas", cell("status", "currentReplicas", absent=0)),
+    column("MaxPods", cell("spec", "maxReplicas", absent=0)),
+    column("Replicas", cell("status", "currentReplicas", absent=0)),
     AGE,
 )
 
@@ -130,7 +165,7 @@ COLUMNS = {
         column("Provisioner", cell("provisioner")),
         column("ReclaimPolicy", cell("reclaimPolicy")),
         column("VolumeBindingMode", cell("volumeBindingMode")),
-        column("AllowVolumeExpansion", _truth("allowVolumeExpansion"), type="boolean"),
+        column("AllowVolumeExpansion", _truth("allowVolumeExpansion")),
         AGE,
     ),
     ("scheduling.k8s.io", "PriorityClass"): (
@@ -154,7 +189,14 @@ COLUMNS = {
         column("Ports", lambda tree, _now: "80, 443" if at(tree, "spec", "tls") else "80"),
         AGE,
     ),
-    ("networking.k8s.io", "IngressClass"): (NAME, column("Controller", cell("spec", "controller")), AGE),
+    ("networking.k8s.io", "IngressClass"): (
+        NAME,
+        column("Controller", cell("spec", "controller")),
+        column("Parameters", _parameters, "A reference to what else the class is made of."),
+        AGE,
+    ),
+    ("networking.k8s.io", "ServiceCIDR"): (NAME, column("CIDRs", lambda tree, _now: ",".join(at(tree, "spec", "cidrs") or ())), AGE),
+    ("networking.k8s.io", "IPAddress"): (NAME, column("ParentRef", _parent)),
     ("discovery.k8s.io", "EndpointSlice"): (
         NAME,
         column("AddressType", cell("addressType")),
@@ -177,11 +219,49 @@ COLUMNS = {
     ("storage.k8s.io", "CSINode"): (NAME, number("Drivers", _length("spec", "drivers")), AGE),
     ("storage.k8s.io", "VolumeAttachment"): (
         NAME,
-        column("Attacher", cell("spec", "attacher")),
+        column("Attacher", cell("spec", "attacher"), format="name"),
         column("PV", cell("spec", "source", "persistentVolumeName")),
         column("Node", cell("spec", "nodeName")),
         column("Attached", _truth("status", "attached"), type="boolean"),
         AGE,
+    ),
+    ("storage.k8s.io", "VolumeAttributesClass"): (NAME, column("DriverName", cell("driverName")), AGE),
+    ("storage.k8s.io", "CSIStorageCapacity"): (
+        NAME,
+        column("StorageClassName", cell("storageClassName")),
+        column("Capacity", cell("capacity", absent=UNSET)),
+    ),
+    ("storage.k8s.io", "CSIDriver"): (
+        NAME,
+        column("AttachRequired", _truth("spec", "attachRequired"), type="boolean"),
+        column("PodInfoOnMount", _truth("spec", "podInfoOnMount"), type="boolean"),
+        column("StorageCapacity", _truth("spec", "storageCapacity"), type="boolean"),
+        column("TokenRequests", _audiences),
+        column("RequiresRepublish", _truth("spec", "requiresRepublish"), type="boolean"),
+        column("Modes", lambda tree, _now: ",".join(at(tree, "spec", "volumeLifecycleModes") or ()) or NONE),
+        AGE,
+    ),
+    ("flowcontrol.apiserver.k8s.io", "FlowSchema"): (
+        NAME,
+        column("PriorityLevel", cell("spec", "priorityLevelConfiguration", "name", absent=NONE)),
+        column("MatchingPrecedence", cell("spec", "matchingPrecedence", absent=0)),
+        column("DistinguisherMethod", cell("spec", "distinguisherMethod", "type", absent=NONE)),
+        AGE,
+        column("MissingPL", _dangling, "Whether the priority level that it names is missing."),
+    ),
+    ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"): (
+        NAME,
+        column("Type", cell("spec", "type")),
+        column("NominalConcurrencyShares", _shares),
+        *(column(name, cell("spec", "limited", "limitResponse", "queuing", field, absent=NONE))
+          for name, field in (("Queues", "queues"), ("HandSize", "handSize"), ("QueueLengthLimit", "queueLengthLimit"))),
+        AGE,
+    ),
+    ("", "ComponentStatus"): (
+        NAME,
+        column("Status", lambda tree, _now: "Healthy" if _healthy(tree).get("status") == "True" else "Unhealthy"),
+        column("Message", lambda tree, _now: _healthy(tree).get("message", "")),
+        column("Error", lambda tree, _now: _healthy(tree).get("error", "")),
     ),
     ("resource.k8s.io", "ResourceClaim"): (NAME, column("State", _claim_state), AGE),
     ("resource.k8s.io", "ResourceSlice"): (
