@@ -33,6 +33,7 @@ PREFERRED_PORT = 7443
 LEAST_TO_START = 32 * 2**20
 """Free bytes: what the database, its log and the logs of a new cluster take, and a little more."""
 LEAST_TO_GO_ON = 2**20
+LEAST_GRACE = 30
 TITLES = {
     "apiserver": "API server", "admission": "admission", "kube-controllers": "Kubernetes' controllers", "agent": "node agent",
     "controllers": "batch controllers", "scheduler": "scheduler",
@@ -76,6 +77,7 @@ def parser() -> Parser:
     flag("--fake-node-cpu", help='cpu of each fake node (default: "32")')
     flag("--fake-node-memory", help='memory of each fake node (default: "256Gi")')
     flag("--fake-node-pods", type=int, help="pods that each fake node takes (default: 110)")
+    flag("--node-grace", help='how long a node may be silent before it counts as lost, for example "30s" or "2h" (default: 50s)')
     flag("--isolation", choices=("auto", "shared-network", "none"),
          help="shared-network: pods use this machine's network; none: no namespaces, even where they are allowed")  # fmt: skip
     flag("--images", help="a file that adds to the table of images")
@@ -175,6 +177,8 @@ def with_flags(settings: Settings, flags: dict[str, object]) -> Settings:
                 raise ClusterError(f"{flag} {value}: a whole number from {lowest} to {highest} is expected")
         elif name.endswith(("_cpu", "_memory")):
             check_size(flag, str(value))
+        elif name == "node_grace":
+            check_duration(flag, str(value))
         elif name in ("images", "scheduler_conf"):
             path = Path(str(value)).absolute()
             if not path.is_file():
@@ -183,6 +187,18 @@ def with_flags(settings: Settings, flags: dict[str, object]) -> Settings:
                 check_policy(path)
             given[name] = str(path)
     return msgspec.structs.replace(settings, **given)
+
+
+def check_duration(flag: str, value: str) -> None:
+    """Raises ClusterError unless it is a duration that leaves a node time to speak: a fake one does so every 25 s."""
+    from hekla.kube.flags import seconds
+
+    try:
+        enough = seconds(value) >= LEAST_GRACE
+    except ValueError:
+        enough = False
+    if not enough:
+        raise ClusterError(f'{flag} {value}: a duration of at least {LEAST_GRACE} s is expected, such as "50s" or "2h"')
 
 
 def check_policy(path: Path) -> None:

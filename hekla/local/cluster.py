@@ -44,6 +44,8 @@ class Settings(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     fake_node_cpu: str = "32"
     fake_node_memory: str = "256Gi"
     fake_node_pods: int = 110
+    node_grace: str = ""
+    """How long a node may be silent before it counts as lost; empty is what Kubernetes takes."""
     isolation: str = "auto"
     """Or none: pods go without namespaces, as they do on a machine that allows none."""
     images: str = ""
@@ -183,6 +185,7 @@ class Cluster:
             )),
             Program("kube-controllers", (
                 "kube-controllers", internal, f"--root-ca-file={self.pki / 'ca.crt'}", f"--storage-dir={self.volumes}",
+                *([f"--node-monitor-grace-period={settings.node_grace}"] if settings.node_grace else []),
             )),
             Program("agent", (
                 "agent", internal, f"--root-dir={self.pods}", f"--nodes={settings.nodes}",

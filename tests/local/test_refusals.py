@@ -238,6 +238,7 @@ def test_a_misspelt_word_names_the_nearest(own: Home, words: tuple[str, ...], sa
         (("--node-memory", "0"), '--node-memory 0: a size above zero is expected, for example "4" or "8Gi"'),
         (("--port", "70000"), "--port 70000: a whole number from 0 to 65535 is expected"),
         (("--name", "Big_One"), '--name: "Big_One" is not a name for a cluster'),
+        (("--node-grace", "5s"), "--node-grace 5s: a duration of at least 30 s is expected"),
         (("--images", "nowhere.yaml"), "--images nowhere.yaml: there is no such file"),
     ],
 )
