@@ -6,28 +6,22 @@ from typing import Any
 
 from hekla.kube.http.server import Response
 from hekla.local.apiserver.call import Call, read_again
-from hekla.local.apiserver.kind import Json
+from hekla.local.apiserver.kind import FieldError, Json
 from hekla.local.apiserver.objects import documents, fieldsets, merging, ownership
 from hekla.local.apiserver.objects.errors import BadBody
 from hekla.local.apiserver.objects.ownership import Conflicts, Owner, Scope, Shares
+from hekla.local.apiserver.objects.typecheck import type_name
 from hekla.local.apiserver.owners import Ownership
 from hekla.local.apiserver.scopes import scope_of
-from hekla.local.apiserver.status import Refusal, bad_request, conflict, not_found
+from hekla.local.apiserver.status import Refusal, bad_request, conflict, invalid_option, not_found
 from hekla.local.apiserver.subresources import Subresources, at, put_at
 from hekla.local.apiserver.writing import Writer, seconds_now
 
 
 async def apply_patch(writer: Writer, subresources: Subresources, call: Call) -> Response:
     if not call.field_manager:
-        raise Refusal(
-            422,
-            'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch',
-            details={
-                "group": "meta.k8s.io", "kind": "PatchOptions",
-                "causes": [{"reason": "FieldValueRequired", "message": "Required value: is required for apply patch",
-                            "field": "fieldManager"}],
-            },
-        )  # fmt: skip
+        required = FieldError("fieldManager", "FieldValueRequired", "Required value: is required for apply patch")
+        raise invalid_option("PatchOptions", [required])
     configuration = read_configuration(call)
     return await Application(writer, subresources, call, configuration).run()
 
@@ -41,7 +35,8 @@ def read_configuration(call: Call) -> Json:
         raise bad_request(f"error decoding YAML: {error}") from error
     tree: Any = document.tree
     if not isinstance(tree, dict):
-        raise bad_request("error decoding YAML: error unmarshaling JSON: an apply configuration is an object")
+        what = f"json: cannot unmarshal {type_name(tree)} into Go value of type map[string]interface {{}}"
+        raise bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {what}")
     if document.duplicates and call.field_validation != "Ignore":
         text = "yaml: unmarshal errors:\n  " + "\n  ".join(document.duplicates)
         if call.field_validation == "Strict":
@@ -128,8 +123,8 @@ class Application:
         live = {"apiVersion": kind.api_version, "kind": kind.kind, **old}
         try:
             new, shares = ownership.applied(
-                self.scope, live, self.configuration, {} if owners is None else owners.shares(stamps), self.owner, seconds_now(),
-                force=self.force,
+                self.scope, live, self.configuration, {} if owners is None else owners.shares(stamps), self.owner,
+                0 if self.scale else seconds_now(), force=self.force,
             )  # fmt: skip
         except Conflicts as conflicts:
             raise conflicting(conflicts) from None

@@ -60,6 +60,16 @@ class Call:
         self.field_manager = request.option("fieldManager")
         if len(self.field_manager) > 128:
             errors.append(FieldError("fieldManager", "FieldValueTooLong", "Too long: may not be more than 128 bytes"))
+        if not self.field_manager.isprintable():
+            shown = json.dumps(self.field_manager, ensure_ascii=False).replace("\\u00", "\\x")
+            errors += [
+                FieldError(
+                    "fieldManager", "FieldValueInvalid",
+                    f"Invalid value: {shown}: invalid character U+{ord(sign):04X} (at position {position})",
+                )
+                for position, sign in enumerate(self.field_manager)
+                if not sign.isprintable()
+            ]  # fmt: skip
         if errors:
             raise invalid_option(OPTIONS_KIND.get(request.method, "Options"), errors)
 

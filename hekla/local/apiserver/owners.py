@@ -38,7 +38,7 @@ _LENGTHS = [struct.Struct(f"<{count}I") for count in range(32)]
 class Head:
     """One entry of managedFields without its time, shared."""
 
-    __slots__ = ("__weakref__", "after", "before", "fields", "marked", "owner", "version")
+    __slots__ = ("__weakref__", "after", "before", "fields", "marked", "numbers", "owner", "pieces", "version")
 
     def __init__(self, owner: Owner, version: str, fields: bytes) -> None:
         self.owner = owner
@@ -50,6 +50,20 @@ class Head:
         last = f',"subresource":{_text(owner.subresource)}' if owner.subresource else ""
         self.before = msgspec.json.encode(first)[:-1]
         self.after = b',"fieldsType":"FieldsV1","fieldsV1":' + fields + last.encode() + b"}"
+        literal, *rest = _MARKED.split(self.after)
+        self.numbers = tuple(int(number) for number in rest[1::3])
+        """Of the marks in `after`, which stand between its pieces."""
+        self.pieces = [literal]
+        for key, following in zip(rest[::3], rest[2::3], strict=True):
+            self.pieces[-1] += b'k:{\\"%b\\":\\"' % key
+            self.pieces.append(b'\\"}' + following)
+
+    def with_keys(self, values: Sequence[bytes]) -> bytes:
+        """`after` with an object's own keys in the place of the marks."""
+        found = [self.pieces[0]]
+        for number, piece in zip(self.numbers, self.pieces[1:], strict=True):
+            found += (values[number], piece)
+        return b"".join(found)
 
     def tree(self, values: Sequence[str]) -> fieldsets.Tree:
         return fieldsets.decode(filled(self.fields, values) if self.marked else self.fields)  # type: ignore[no-any-return]
@@ -77,8 +91,8 @@ class Owners:
             after = head.after
             if head.marked:
                 if values is None:
-                    values = self.values(stamps)
-                after = filled(after, values)
+                    values = stamps[self.times.size :].split(b"\0")
+                after = head.with_keys(values)
             pieces.append(b"%b%b%b" % (head.before, _time(moment), after))
         return b"[" + b",".join(pieces) + b"]"
 

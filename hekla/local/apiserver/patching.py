@@ -9,10 +9,10 @@ import msgspec
 from hekla.kube.http.server import Response
 from hekla.local.apiserver.applying import apply_patch
 from hekla.local.apiserver.call import Call, read_again
-from hekla.local.apiserver.kind import Json, Kind
+from hekla.local.apiserver.kind import FieldError, Json, Kind
 from hekla.local.apiserver.objects import patch as patches
 from hekla.local.apiserver.objects.errors import BadBody
-from hekla.local.apiserver.status import Refusal, bad_request, not_found
+from hekla.local.apiserver.status import Refusal, bad_request, invalid_option, not_found
 from hekla.local.apiserver.subresources import Subresources
 from hekla.local.apiserver.writing import Writer
 
@@ -35,7 +35,8 @@ async def patch(writer: Writer, subresources: Subresources, call: Call) -> Respo
     if media not in (JSON_PATCH, MERGE, STRATEGIC) or (media == STRATEGIC and kind.merge_keys is None):
         raise unsupported(kind)
     if call.request.option("force"):
-        raise Refusal(422, 'PatchOptions.meta.k8s.io "" is invalid: force: Forbidden: may not be specified for non-apply patch', details={})
+        forbidden = FieldError("force", "FieldValueForbidden", "Forbidden: may not be specified for non-apply patch")
+        raise invalid_option("PatchOptions", [forbidden])
     document = read_patch(call.request.body, media)
     books = b"managedFields" in call.request.body
     if call.route.subresource == "scale":

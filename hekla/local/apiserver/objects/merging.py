@@ -6,6 +6,7 @@ What a field is for merging is said by topology.py, what a set of fields is by f
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -262,9 +263,6 @@ def check(node: Node, value: Any) -> list[str]:
     return found
 
 
-_SCALARS = {"string": "string", "number": "numeric (int or float)", "bool": "boolean"}
-
-
 def _check(node: Node, value: Any, where: str, found: list[str]) -> None:
     def say(text: str) -> None:
         found.append(f"{where}: {text}" if where else text)
@@ -272,11 +270,11 @@ def _check(node: Node, value: Any, where: str, found: list[str]) -> None:
     shape = children_of(node, value)
     if value is None or (shape.kind is LEAF and shape.scalar in ("", "any")):
         if isinstance(value, dict | list) and shape.scalar == "any":
-            say(f"expected any scalar, got {_go(value)}")
+            say(f"expected any scalar, got &{{{_go(value)}}}")
         return
     if shape.kind is MAP or shape.scalar == "map":
         if not isinstance(value, dict):
-            say(f"expected map, got {_go(value)}")
+            say(f"expected map, got &{{{_go(value)}}}")
         elif shape.kind is MAP:
             for name, item in value.items():
                 child = shape.child(name)
@@ -286,15 +284,23 @@ def _check(node: Node, value: Any, where: str, found: list[str]) -> None:
                 _check(child, item, f"{where}.{name}", found)
     elif shape.scalar == "list":
         if not isinstance(value, list):
-            say(f"expected list, got {_go(value)}")
+            say(f"expected list, got &{{{_go(value)}}}")
         elif shape.kind is not LEAF:
             _check_items(shape, value, where, found)
     else:
-        right = {"string": isinstance(value, str), "bool": isinstance(value, bool)}.get(
-            shape.scalar, isinstance(value, int | float) and not isinstance(value, bool)
-        )
-        if not right:
-            say(f"expected {_SCALARS[shape.scalar]}, got {_go(value)}")
+        say_wrong_scalar(shape.scalar, value, say)
+
+
+def say_wrong_scalar(scalar: str, value: Any, say: Callable[[str], None]) -> None:
+    """Each kind of scalar has a message of its own making."""
+    if scalar == "string" and not isinstance(value, str):
+        shown = _encode(value).decode() if not isinstance(value, dict | list) else _go(value)
+        say(f"expected string, got &value.valueUnstructured{{Value:{shown}}}")
+    elif scalar == "bool" and not isinstance(value, bool):
+        say(f"expected boolean, got &{{{_go(value)}}}")
+    elif scalar == "number" and (isinstance(value, bool) or not isinstance(value, int | float)):
+        names = {str: "string", bool: "bool", dict: "map[string]interface {}", list: "[]interface {}"}
+        say(f"expected numeric (int or float), got {names.get(type(value), 'nil')}")
 
 
 def _check_items(node: Node, items: list[Any], where: str, found: list[str]) -> None:

@@ -1,7 +1,7 @@
 """Strategic merge patch: a merge that knows which lists are really maps.
 
-What is special about a list is said once, in `RULES`, by message and field; everything else about a kind's shape comes from the
-field tables.  Reference: local-cluster 2.6.
+What is special about a list is said in `tables/merging.txt`, which topology.py reads; everything else about a kind's shape comes
+from the field tables.  Reference: local-cluster 2.6.
 """
 
 from __future__ import annotations
@@ -11,46 +11,14 @@ from typing import Any, NamedTuple
 
 from hekla.local.apiserver.objects import fields
 from hekla.local.apiserver.objects.errors import BadBody, shown
+from hekla.local.apiserver.objects.topology import PLAIN, UNION, rules
 
 Json = dict[str, Any]
-UNION = "(union)"
 
 DIRECTIVE = "$patch"
 RETAIN = "$retainKeys"
 ORDER = "$setElementOrder/"
 DELETE_SCALARS = "$deleteFromPrimitiveList/"
-
-_CONDITIONS = (
-    "DaemonSetStatus DeploymentStatus JobStatus NamespaceStatus NodeStatus PersistentVolumeClaimStatus PodDisruptionBudgetStatus "
-    "PodStatus ReplicaSetStatus ReplicationControllerStatus ServiceStatus StatefulSetStatus APIServiceStatus "
-    "FlowSchemaStatus PriorityLevelConfigurationStatus ServiceCIDRStatus"
-)
-_CONTAINER = {"env": "name", "ports": "containerPort", "volumeMounts": "mountPath", "volumeDevices": "devicePath"}
-
-RULES: dict[str, dict[str, str]] = {
-    "ObjectMeta": {"ownerReferences": "uid", "finalizers": UNION},
-    "PodSpec": {
-        "containers": "name", "initContainers": "name", "ephemeralContainers": "name", "imagePullSecrets": "name",
-        "schedulingGates": "name", "volumes": "name", "resourceClaims": "name", "hostAliases": "ip",
-        "topologySpreadConstraints": "topologyKey",
-    },
-    "Container": _CONTAINER,
-    "EphemeralContainerCommon": _CONTAINER,
-    "ContainerStatus": {"volumeMounts": "mountPath"},
-    "NodeSpec": {"podCIDRs": UNION},
-    "ServiceSpec": {"ports": "port"},
-    "ServiceAccount": {"secrets": "name"},
-    "CSINodeSpec": {"drivers": "name"},
-    "ResourceClaimStatus": {"reservedFor": "uid"},
-    "MutatingWebhookConfiguration": {"webhooks": "name"},
-    "ValidatingWebhookConfiguration": {"webhooks": "name"},
-    **{message: {"conditions": "type"} for message in _CONDITIONS.split()},
-}  # fmt: skip
-"""Message -> list field -> merge key, or UNION for lists of scalars that are sets.  All other lists are replaced whole."""
-
-RULES["PodStatus"] |= {"podIPs": "ip", "hostIPs": "ip", "resourceClaimStatuses": "name"}
-RULES["NodeStatus"] |= {"addresses": "type"}
-
 
 class _Child(NamedTuple):
     key: str
@@ -65,9 +33,10 @@ def _children(section: str, name: str) -> dict[str, _Child]:
     described = fields.message(section, name)
     if described is None:
         return {}
+    ruled = rules(described.section, described.name)
     return {
         field.name: _Child(
-            RULES.get(owner.name, {}).get(field.name, "") if field.many == "list" else "",
+            ruled.get(field.name, PLAIN).patch if field.many == "list" else "",
             fields.message(owner.section, field.type),
             field.many == "map",
         )

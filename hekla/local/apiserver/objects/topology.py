@@ -171,7 +171,8 @@ def _field_node(field: fields.Field, owner: fields.Message, rule: Rule) -> Node:
         return OBJECT if rule.atomic else Node(MAP, element=one, scalar="map")
     if rule.atomic:
         return OBJECT
-    return Node(LEAF, scalar=one.scalar, default=rule.default) if rule.default is not None and one.kind == LEAF else one
+    default = rule.default if rule.default is not None else _ZEROS.get(field.type) if rule.always else None
+    return Node(LEAF, scalar=one.scalar, default=default) if default is not None and one.kind == LEAF else one
 
 
 def _zero(field: fields.Field, owner: fields.Message) -> Any:
