@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,10 +13,10 @@ import pytest
 from hekla.api import core
 from hekla.kube import config
 from hekla.kube.client import Client
-from hekla.kube.errors import NotFound
 from tests.apiserver_process import ApiServerProcess
+from tests.local_controllers.live import Json, eventually, new_namespace
 
-Json = dict[str, Any]
+__all__ = ["Controllers", "Json", "Kubelet", "client", "controllers", "eventually", "kubelet", "namespace", "server"]
 
 
 class Controllers:
@@ -65,25 +63,9 @@ async def client(server: ApiServerProcess, controllers: Controllers) -> AsyncIte
 
 @pytest.fixture
 async def namespace(client: Client) -> str:
-    made = await client.create(core.NAMESPACE.untyped, {"metadata": {"generateName": "story-"}})
-    name: str = made["metadata"]["name"]
+    name = await new_namespace(client)
     await eventually(lambda: client.get(core.SERVICE_ACCOUNT, "default", name))
     return name
-
-
-async def eventually(look: Callable[[], Awaitable[Any]], seconds: float = 15.0) -> Any:
-    """What `look` gives once it neither raises NotFound nor gives a falsehood."""
-    deadline = time.monotonic() + seconds
-    seen = None
-    while True:
-        try:
-            seen = await look()
-        except NotFound:
-            seen = None
-        if seen:
-            return seen
-        assert time.monotonic() < deadline, f"did not happen in time; last seen: {seen!r}"
-        await asyncio.sleep(0.03)
 
 
 def now() -> str:

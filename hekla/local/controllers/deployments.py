@@ -187,6 +187,8 @@ class DeploymentController(Controller):
             await self.patch_status(deployment, {"collisionCount": collisions + 1})
             return None
         except ApiError as error:
+            if error.has_cause("NamespaceTerminating"):
+                return None
             conditions.set("Progressing", "False", "ReplicaSetCreateError", f'Failed to create new replica set "{name}": {error.message}')
             await self.write_status(deployment, None, sets, conditions, rolling=False)
             raise
@@ -275,7 +277,10 @@ class DeploymentController(Controller):
         if annotations_of(deployment).get(REVISION) != str(revision):
             meta = deployment["metadata"]
             patch = {"metadata": {"uid": meta["uid"], "annotations": {REVISION: str(revision)}}}
-            await self.client.patch(DEPLOYMENT.untyped, meta["name"], patch, meta["namespace"])
+            try:
+                await self.client.patch(DEPLOYMENT.untyped, meta["name"], patch, meta["namespace"])
+            except NotFound:
+                pass  # it went meanwhile
 
     async def forget_old(self, deployment: Json, new: Json | None, sets: list[Json]) -> None:
         """Deletes empty old ReplicaSets beyond the history that is kept."""
