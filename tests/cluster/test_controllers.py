@@ -206,7 +206,10 @@ def test_item_121_endpoints_follow_readiness(api: Api, ns: Namespace) -> None:
     for name, cluster_ip in (("door", None), ("crowd", "None")):
         spec = {"selector": {"app": "served"}, "ports": [{"name": "http", "port": 80, "targetPort": 8080}]}
         api.create(ns.path("services"), {"metadata": {"name": name}, "spec": {**spec, **({"clusterIP": cluster_ip} if cluster_ip else {})}})
-    api.create(ns.path("pods"), objects.pod("served", nodeName="no-such-node"))
+    # A node that nobody looks after: the pod says of itself what the test wants, and slices leave out pods of no node.
+    node = f"unattended-{uuid.uuid4().hex[:6]}"
+    api.create("/api/v1/nodes", {"metadata": {"name": node}})
+    api.create(ns.path("pods"), objects.pod("served", nodeName=node, tolerations=[{"operator": "Exists"}]))
 
     def status(ready: str) -> None:
         conditions = [{"type": "Ready", "status": ready}]
@@ -228,6 +231,7 @@ def test_item_121_endpoints_follow_readiness(api: Api, ns: Namespace) -> None:
         (endpoint,) = eventually(lambda name=name: ready_endpoints(api, ns, name))  # type: ignore[misc]
         assert endpoint["addresses"] == ["10.1.2.3"]
     api.delete(ns.path("pods", "served"), {"gracePeriodSeconds": 0})
+    api.delete(f"/api/v1/nodes/{node}")
     eventually(lambda: not subsets("door"))
 
 

@@ -89,7 +89,7 @@ def test_item_139_the_place_of_the_command_is_the_containers(room: Room) -> None
     assert room.run("exec", "room", "-c", "side", "--", "sh", "-c", "echo $COLOR").stdout == b"\n"
 
 
-def test_item_139_refusals_have_reasons(room: Room, fake_node: str) -> None:
+def test_item_139_refusals_have_reasons(room: Room, fake_node: str, own: bool) -> None:
     def said(*arguments: str) -> str:
         done = room.run("exec", *arguments)
         assert done.returncode == 1
@@ -101,7 +101,8 @@ def test_item_139_refusals_have_reasons(room: Room, fake_node: str) -> None:
     assert "pod unbound does not have a host assigned" in said("unbound", "--", "true")
     room.api.create(room.ns.path("pods"), pod("pretended", nodeName=fake_node, tolerations=[{"operator": "Exists"}]))
     room.api.wait(room.ns.path("pods", "pretended"), lambda tree: tree["status"]["phase"] == "Running")
-    assert fake_node in said("pretended", "--", "true")
+    refused = said("pretended", "--", "true")
+    assert fake_node in refused or not own  # an API server of others only knows that nobody answers at the node's address
     waiting = shell("waiting", room.api.get(room.ns.path("pods", "room")).tree["spec"]["nodeName"], "true",
                     initContainers=[container("sleep", "60", name="before")])  # fmt: skip
     room.api.create(room.ns.path("pods"), waiting)
@@ -121,7 +122,7 @@ def test_item_139_a_reader_may_not_run_commands(room: Room) -> None:
     upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
                "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Protocol": "v5.channel.k8s.io"}  # fmt: skip
     refused = reader.request("GET", f"{path}/exec?command=true&stdout=true&container=c", None, upgrade)
-    assert refused.status == 403 and 'cannot create resource "pods/exec"' in refused.message
+    assert refused.status == 403 and refused.message.startswith('pods "room" is forbidden: ')
 
 
 class Screen:
@@ -265,7 +266,8 @@ def test_the_proxy_keeps_method_path_and_query(room: Room, server: str) -> None:
     pods, services = room.ns.path("pods", "server:web", "proxy"), room.ns.path("services", "http:server:80", "proxy")
     assert room.api.get(f"{pods}/a%20b/c/?x=1&y=%2F").text == "GET /a%20b/c/?x=1&y=%2F "
     for method in ("POST", "PUT", "PATCH", "DELETE"):
-        assert room.api.request(method, f"{pods}/z", b"body").text == f"{method} /z body"
+        # Over a fresh connection: a proxy may end the one that it has answered on.
+        assert Api(room.api.kubeconfig).request(method, f"{pods}/z", b"body").text == f"{method} /z body"
     eventually(lambda: room.api.get(f"{services}/svc").text == "GET /svc ")
     dead = room.api.get(room.ns.path("pods", "server:9", "proxy") + "/")
     assert dead.status in (500, 503) and "connect" in dead.text

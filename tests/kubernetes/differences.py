@@ -90,8 +90,14 @@ def sorted_out(differences: Iterable[Difference]) -> tuple[list[Difference], dic
     rest: list[Difference] = []
     met: dict[Intention, int] = defaultdict(int)
     for difference in differences:
-        intention = next((known for known in INTENDED if known.covers(
-            difference.request, difference.place, _short(difference.reference), _short(difference.ours))), None)  # fmt: skip
+        intention = next(
+            (
+                known
+                for known in INTENDED
+                if known.covers(difference.request, difference.place, _short(difference.reference), _short(difference.ours))
+            ),
+            None,
+        )
         if intention is None:
             rest.append(difference)
         else:
@@ -108,7 +114,9 @@ def report(differences: list[Difference], examples: int = 3) -> str:
     lines = []
     for place, values in sorted(places.items(), key=lambda found: -sum(map(len, found[1].values()))):
         lines.append(f"{sum(map(len, values.values()))} x {place}")
-        for (reference, ours), members in sorted(values.items(), key=lambda found: -len(found[1]))[: None if place == "status" else examples]:
+        for (reference, ours), members in sorted(values.items(), key=lambda found: -len(found[1]))[
+            : None if place == "status" else examples
+        ]:
             lines += [f"    {members[0].script}: {members[0].request}" + (f"  and {len(members) - 1} more" if len(members) > 1 else "")]
             lines += [f"        reference: {reference}", f"        ours:      {ours}"]
     return "\n".join(lines)

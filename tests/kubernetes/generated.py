@@ -1,4 +1,7 @@
-"""Request scripts that nobody wrote: valid objects with something changed, and anything one may do with them.  A seed gives the same scripts again."""
+"""Request scripts that nobody wrote: valid objects with something changed, and anything one may do with them.
+
+A seed gives the same scripts again.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,48 @@ from tests.kubernetes.samples import SAMPLES, Sample
 
 STEPS = 40
 ODD: tuple[Any, ...] = (
-    None, "", " ", "x", "UPPER", "a b", "a" * 300, 0, 1, -1, 1.5, 10**18, True, False, [], {}, [None], ["x"], {"a": None}, {"a": "b"}, "100%", "1Gi",
-    "-1", "2020-01-01T00:00:00Z", "10.0.0.1", "ä", "\u0000", [{"name": "x"}, {"name": "x"}],
-)  # fmt: skip
+    None,
+    "",
+    " ",
+    "x",
+    "UPPER",
+    "a b",
+    "a" * 300,
+    0,
+    1,
+    -1,
+    1.5,
+    10**18,
+    True,
+    False,
+    [],
+    {},
+    [None],
+    ["x"],
+    {"a": None},
+    {"a": "b"},
+    "100%",
+    "1Gi",
+    "-1",
+    "2020-01-01T00:00:00Z",
+    "10.0.0.1",
+    "ä",
+    "\u0000",
+    [{"name": "x"}, {"name": "x"}],
+)
 ACCEPTS = ("", JSON, YAML, TABLE, "*/*", "text/html", f"text/html,{JSON}", "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io")
 SELECTORS = ("a=b", "a!=b", "a in (b,c)", "!a", "a", "a in", "=", "a>1", "a=b,c!=d")
 QUERIES: tuple[dict[str, str], ...] = (
-    {"dryRun": "All"}, {"dryRun": "x"}, {"fieldValidation": "Strict"}, {"fieldValidation": "Warn"}, {"fieldValidation": "Ignore"}, {"fieldManager": "me"},
-    {"pretty": "true"}, {"force": "true"}, {"unknown": "1"},
-)  # fmt: skip
+    {"dryRun": "All"},
+    {"dryRun": "x"},
+    {"fieldValidation": "Strict"},
+    {"fieldValidation": "Warn"},
+    {"fieldValidation": "Ignore"},
+    {"fieldManager": "me"},
+    {"pretty": "true"},
+    {"force": "true"},
+    {"unknown": "1"},
+)
 
 
 def scripts(seed: int, count: int) -> Iterator[Script]:
@@ -46,8 +82,16 @@ def _steps(chance: random.Random, sample: Sample) -> Iterator[Step]:
         elif what == "get":
             yield Step("GET", one, accept=chance.choice(ACCEPTS))
         elif what == "list":
-            yield Step("GET", sample.collection, accept=chance.choice((TABLE, "", YAML)), query={
-                "labelSelector": chance.choice(SELECTORS), "fieldSelector": f"metadata.name={name}", "limit": chance.choice(("", "0", "1"))})  # fmt: skip
+            yield Step(
+                "GET",
+                sample.collection,
+                accept=chance.choice((TABLE, "", YAML)),
+                query={
+                    "labelSelector": chance.choice(SELECTORS),
+                    "fieldSelector": f"metadata.name={name}",
+                    "limit": chance.choice(("", "0", "1")),
+                },
+            )
         elif what == "update":
             yield Step("PUT", one, _body(chance, sample, name), query=query)
         elif what == "patch":
@@ -120,5 +164,3 @@ def _change(chance: random.Random, tree: Tree) -> None:
         node[chance.choice(("wrong", "status", "spec", "labels"))] = copy.deepcopy(chance.choice(ODD))
     else:
         node.append(copy.deepcopy(chance.choice(ODD)))
-
-

@@ -35,10 +35,14 @@ class Intention(NamedTuple):
 
 INTENDED: tuple[Intention, ...] = (
     Intention("", r".*\.?columnDefinitions\[.*\]\.description", "Descriptions are in words of our own."),
-    Intention("GET /version", r"\.(compiler|gitCommit|gitVersion|goVersion|buildDate|gitTreeState|platform)", "Hekla says that it is Hekla."),
+    Intention(
+        "GET /version", r"\.(compiler|gitCommit|gitVersion|goVersion|buildDate|gitTreeState|platform)", "Hekla says that it is Hekla."
+    ),
     Intention("", "status", "What the client did wrong is no failure of the server: 5xx here is 4xx with us.", r"500 ", r"4\d\d "),
     Intention("BREW", ".*", "The HTTP parser knows the methods of the protocol and refuses others before anything looks at them."),
-    Intention(".*accept application/vnd.kubernetes.protobuf", ".*", "Answers are JSON; every client that asks for protobuf takes JSON as well."),
+    Intention(
+        ".*accept application/vnd.kubernetes.protobuf", ".*", "Answers are JSON; every client that asks for protobuf takes JSON as well."
+    ),
     Intention(".*Bearer nonsense", "status", "A token that is wrong is refused, also beside a certificate that is right.", "200", "401"),
     Intention("", r"\.(resources|items)\[.*\]\.storageVersionHash", "It is opaque, and no client may compute it.", "", "(?!<absent>)"),
     Intention("", r"header x-content-type-options", "It speaks to browsers, which get nothing here that they could misread.", "nosniff"),

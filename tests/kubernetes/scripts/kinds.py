@@ -1,0 +1,78 @@
+"""What one does to an object of any kind, and the rules of names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.cluster.api import JSON_PATCH, MERGE, STRATEGIC, TABLE
+from tests.kubernetes.exchange import Step
+from tests.kubernetes.samples import Sample
+from tests.kubernetes.scripts.places import MAPS, NS, PARTIAL, config
+
+
+def life(sample: Sample) -> Iterator[Step]:
+    """Everything that one does to an object of a kind."""
+    here, name = sample.collection, "{{ns}}-x" if not sample.namespaced else "x"
+    if sample.plural in ("clusterroles", "roles", "clusterrolebindings", "rolebindings"):
+        name += ":y"
+    one = f"{here}/{name}"
+    yield Step("POST", here, sample.named(name), query={"dryRun": "All"})
+    yield Step("GET", one)
+    yield Step("POST", here, sample.named(name))
+    yield Step("POST", here, sample.named(name))
+    yield Step("GET", one)
+    yield Step("GET", one, accept=TABLE)
+    yield Step("GET", one, accept=PARTIAL)
+    yield Step("GET", here, query={"fieldSelector": f"metadata.name={name}"})
+    yield Step("GET", here, accept=TABLE, query={"fieldSelector": f"metadata.name={name}"})
+    yield Step("PUT", one, sample.named(name))
+    yield Step("PUT", one, sample.named("another"))
+    yield Step("PATCH", one, {"metadata": {"labels": {"l": "1"}, "annotations": {"a": "1"}}}, MERGE)
+    yield Step("PATCH", one, {"metadata": {"labels": {"l": None, "m": "2"}}}, STRATEGIC)
+    yield Step("PATCH", one, [{"op": "add", "path": "/metadata/labels/j", "value": "3"}], JSON_PATCH)
+    yield Step("PATCH", one, {"unknown": 1}, MERGE, query={"fieldValidation": "Strict"})
+    yield Step("PATCH", one, {"metadata": {"labels": {"l": "not a label!"}}}, MERGE)
+    yield Step("GET", here, query={"labelSelector": "m=2,j in (3)", "limit": "5", "fieldSelector": f"metadata.name={name}"})
+    if sample.status:
+        yield Step("GET", f"{one}/status")
+        yield Step("PATCH", f"{one}/status", {"metadata": {"annotations": {"s": "1"}}, "status": {}}, MERGE)
+        yield Step("PUT", f"{one}/status", sample.named(name))
+    else:
+        yield Step("GET", f"{one}/status")
+    yield Step("POST", here, {**sample.named("bad_name!"), "unknown": 1}, query={"fieldValidation": "Strict"})
+    yield Step(
+        "POST", here, {"apiVersion": sample.api_version, "kind": sample.kind, "metadata": {"name": "empty"}}, query={"dryRun": "All"}
+    )
+    yield Step("POST", here, {**sample.named("x"), "kind": "Else"})
+    yield Step("POST", here, {**sample.named("x"), "apiVersion": "else/v1"})
+    yield Step("DELETE", one, query={"dryRun": "All"})
+    yield Step("DELETE", one, query={"gracePeriodSeconds": "0"})
+    yield Step("DELETE", one, query={"gracePeriodSeconds": "0"})
+
+
+def validation() -> Iterator[Step]:
+    """The rules of names and the like that all kinds have."""
+    for name in ("Upper", "under_score", "-a", "a-", "a..b", "a.b", "a/b", "%", "..", "1", "x" * 64, "x" * 253):
+        yield Step("POST", MAPS, config(name), query={"dryRun": "All"})
+        yield Step("POST", f"{NS}/services", {"metadata": {"name": name}, "spec": {"ports": [{"port": 1}]}}, query={"dryRun": "All"})
+        yield Step("POST", "/api/v1/namespaces", {"metadata": {"name": name}}, query={"dryRun": "All"})
+    for key in ("a", "a/b", "a/b/c", "/b", "A.b/c", "x" * 64, "x" * 254 + "/a", "-a", "kubernetes.io/x"):
+        metadata = {"name": "x", "labels": {key: "v"}, "annotations": {key: "v v"}, "finalizers": [key]}
+        yield Step("POST", MAPS, {**config("x"), "metadata": metadata}, query={"dryRun": "All"})
+
+
+def namespaces() -> Iterator[Step]:
+    one = "/api/v1/namespaces/{{ns}}-n"
+    yield Step("POST", "/api/v1/namespaces", {"metadata": {"name": "{{ns}}-n", "labels": {"a": "1"}}})
+    yield Step("PUT", f"{one}/finalize", {"metadata": {"name": "{{ns}}-n"}, "spec": {"finalizers": ["kubernetes", "example.com/f"]}})
+    yield Step("PATCH", f"{one}/status", {"status": {"conditions": [{"type": "X", "status": "True"}]}}, MERGE)
+    yield Step("DELETE", one)
+    yield Step("POST", f"{one}/configmaps", config("late"))
+    yield Step("DELETE", one)
+    yield Step("GET", one)
+    yield Step("GET", "/api/v1/namespaces", accept=TABLE, query={"fieldSelector": "metadata.name={{ns}}-n"})
+    yield Step("PUT", f"{one}/finalize", {"metadata": {"name": "{{ns}}-n"}, "spec": {"finalizers": []}})
+    yield Step("GET", one)
+    for name in ("default", "kube-system", "kube-public"):
+        yield Step("DELETE", f"/api/v1/namespaces/{name}")
+    yield Step("DELETE", "/api/v1/namespaces")
