@@ -13,11 +13,12 @@ from typing import Any
 import psutil
 import pytest
 import pytest_asyncio
+import yaml
 
 from hekla.api import core
 from hekla.local.agent.isolation import Isolation
 from hekla.local.agent.network.network import Network, ask, connect, end
-from tests.agent.live_cluster import POD, Cluster, cluster, condition, container
+from tests.agent.live_cluster import NODE_NAME, POD, Cluster, cluster, condition, container
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -88,6 +89,21 @@ async def test_pods_listen_on_the_same_port_and_reach_each_other(live: Cluster) 
     assert await get(live, "ask-two", f"http://{two}/") == "second"
 
 
+async def test_the_example_of_the_page(live: Cluster) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "local-runtime.md").read_text()
+    text = next(block.partition("```")[0] for block in page.split("```yaml\n")[1:] if "kind: Service" in block)
+    service, shop, customer = yaml.safe_load_all(text)
+    await live.client.create(core.SERVICE.untyped, service, "default")
+    for pod in (shop, customer):
+        pod["spec"] |= {"nodeName": NODE_NAME, "automountServiceAccountToken": False, "terminationGracePeriodSeconds": 1}
+    await live.client.create(POD, shop, "default")
+    await live.log_has("shop", "listening on")
+    await asyncio.sleep(0.2)  # names gather for a moment before the network is told
+    await live.client.create(POD, customer, "default")
+    await live.phase("customer", "Succeeded", 25)
+    assert (await live.log("customer")).endswith("200\n")
+
+
 async def test_containers_of_a_pod_share_its_loopback(live: Cluster) -> None:
     main = {"name": "c", "image": "x", "command": ["python3", "-c", GET, "http://127.0.0.1:8123/"]}
     beside = {"name": "beside", "image": "x", "restartPolicy": "Always", "command": ["python3", "-c", SERVER, "8123", "beside"]}
@@ -100,15 +116,15 @@ async def test_services_lead_to_ready_pods_by_address_and_by_name(live: Cluster)
     ports = {"ports": [{"name": "web", "containerPort": 8099}]}
     await serve(live, "back", "behind", 8099, c=ports)
     spec = {"selector": {"app": "back"}, "ports": [{"name": "http", "port": 80, "targetPort": "web"}]}
-    made = await live.client.create(core.SERVICE.untyped, {"metadata": {"name": "shop", "namespace": "default"}, "spec": spec})
-    assert await get(live, "by-name", "http://shop/") == "behind"
-    assert await get(live, "by-whole-name", "http://shop.default.svc.cluster.local/") == "behind"
+    made = await live.client.create(core.SERVICE.untyped, {"metadata": {"name": "store", "namespace": "default"}, "spec": spec})
+    assert await get(live, "by-name", "http://store/") == "behind"
+    assert await get(live, "by-whole-name", "http://store.default.svc.cluster.local/") == "behind"
     assert await get(live, "by-address", f"http://{made['spec']['clusterIP']}/") == "behind"
     probe = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}
     await live.create("unfit", "python3", "-c", SERVER, "8099", "unfit", metadata={"labels": {"app": "back"}},
                       c={**ports, "readinessProbe": probe})  # fmt: skip
     await live.phase("unfit", "Running")
-    assert {await get(live, f"turn-{n}", "http://shop/") for n in range(3)} == {"behind"}
+    assert {await get(live, f"turn-{n}", "http://store/") for n in range(3)} == {"behind"}
 
 
 async def test_headless_services_and_pods_have_names(live: Cluster) -> None:

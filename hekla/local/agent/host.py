@@ -168,6 +168,8 @@ class Host:
 
     async def _network_is_new(self) -> None:
         """Another keeper has taken the place of one that died: every pod's cable and every name must be laid again."""
+        assert self.network is not None
+        self.addresses.within(self.network.base, self.network.prefix)
         self._tell_everything()
         self.on_new_network()
 

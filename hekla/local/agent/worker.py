@@ -223,8 +223,8 @@ class Worker:
         try:
             if network is not None:
                 await self.host.connect()
-            if not self.view.sandbox:
-                self.place(self.host.addresses.take(self.uid))
+            if not self.view.sandbox or (network is not None and self.host.addresses.taken.get(self.uid) != self.view.pod_ip):
+                self.place(self.host.addresses.take(self.uid, self.view.pod_ip))
             if network is None:
                 self.cable = ""
             else:
