@@ -73,7 +73,8 @@ class Client:
         self._base = connection.base_path
         self._fixed = b"User-Agent: %b\r\nAccept: application/json\r\n%b" % (user_agent.encode(), connection.headers)
         self._throttle = TokenBucket(qps, burst) if qps > 0 else None
-        self._on_warning = on_warning or (lambda text: log.info("the API server warns: %s", text))
+        self._on_warning = on_warning or self._log_warning
+        self._warned: set[str] = set()
 
     async def __aenter__(self) -> Client:
         return self
@@ -354,6 +355,12 @@ class Client:
     def _warn(self, value: bytes) -> None:
         _, _, quoted = value.decode("utf-8", "replace").partition('"')
         self._on_warning(quoted.rpartition('"')[0].replace('\\"', '"').replace("\\\\", "\\"))
+
+    def _log_warning(self, text: str) -> None:
+        """Once each: of a deprecated kind the server warns with every answer."""
+        if text not in self._warned and len(self._warned) < 1000:
+            self._warned.add(text)
+            log.info("the API server warns: %s", text)
 
 
 def selectors(labels: str, fields: str) -> dict[str, str]:

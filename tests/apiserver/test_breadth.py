@@ -133,3 +133,28 @@ def test_the_audit_log_says_who_did_what_and_no_secrets(tmp_path: Path) -> None:
     assert refused["responseStatus"]["code"] == 403 and refused["impersonatedUser"]["username"] == "bob"
     assert refused["annotations"]["authorization.k8s.io/decision"] == "forbid" and refused["userAgent"] == "tests/1"
     assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_version_on_its_way_out_is_warned_of(http: Http) -> None:
+    told = '299 - "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"'
+    assert http.get("/api/v1/endpoints").headers["warning"] == told
+    definition = {
+        "metadata": {"name": "olds.breadth.example.com"},
+        "spec": {
+            "group": "breadth.example.com", "scope": "Cluster", "names": {"plural": "olds", "kind": "Old"},
+            "versions": [
+                {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}},
+                {"name": "v1beta1", "served": True, "storage": False, "deprecated": True,
+                 "schema": {"openAPIV3Schema": {"type": "object"}}},
+            ],
+        },
+    }  # fmt: skip
+    assert http.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).status == 201
+    assert "warning" not in http.get("/apis/breadth.example.com/v1/olds").headers
+    made = http.post("/apis/breadth.example.com/v1beta1/olds", {
+        "apiVersion": "breadth.example.com/v1beta1", "kind": "Old", "metadata": {"name": "o"},
+    })  # fmt: skip
+    assert made.status == 201 and made.headers["warning"] == '299 - "breadth.example.com/v1beta1 Old is deprecated"'
+    with http.watch("/apis/breadth.example.com/v1beta1/olds?watch=1") as watched:
+        assert watched.answer.getheader("warning") == '299 - "breadth.example.com/v1beta1 Old is deprecated"'
+    assert {"v1.breadth.example.com", "v1beta1.breadth.example.com"} <= set(http.get("/apis/apiregistration.k8s.io/v1/apiservices").names)

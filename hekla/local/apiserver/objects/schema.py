@@ -35,7 +35,7 @@ def pruner(schema: Json, *, root: bool = False) -> Pruner | None:
     if "properties" not in schema and "additionalProperties" not in schema and "items" not in schema:
         if schema.get("type") != "object" or schema.get("x-kubernetes-preserve-unknown-fields"):
             return None
-        kept = IMPLICIT if schema.get("x-kubernetes-embedded-resource") else frozenset()
+        kept = IMPLICIT if root or schema.get("x-kubernetes-embedded-resource") else frozenset()
         return _object_pruner({}, frozenset(), None, False, False, kept)
     items = schema.get("items")
     if isinstance(items, dict):
