@@ -94,6 +94,8 @@ class NodeLifecycleController(Controller):
         self.renewed: dict[str, str] = {}
         self.judged_at = 0.0
         """Until when silence is known to be the node's: the last time that the leases could be read."""
+        self.lost: set[str] = set()
+        """Nodes that are not ready by their own word or unknown."""
         self.holding = False
         """Too many nodes are lost: nobody is evicted."""
         self.task: asyncio.Task[None] | None = None
@@ -108,8 +110,13 @@ class NodeLifecycleController(Controller):
             assert old is not None
             self.heard.pop(old.name, None)
             self.renewed.pop(old.name, None)
+            self.lost.discard(old.name)
             self.queue.add(old.name)
             return
+        if new.ready in ("False", "Unknown"):
+            self.lost.add(new.name)
+        else:
+            self.lost.discard(new.name)
         if old is None or (old.status.heartbeat != new.status.heartbeat and new.ready != "Unknown"):
             self.heard[new.name] = self.clock()
         if (
@@ -179,12 +186,12 @@ class NodeLifecycleController(Controller):
 
     def weigh(self) -> None:
         """Whether so many nodes are lost that the fault must be elsewhere; when that changes, all lost ones are looked at."""
-        lost = [node for node in self.nodes if node.ready in ("False", "Unknown")]
-        holding = bool(lost) and (len(lost) == len(self.nodes) or (len(lost) > 2 and len(lost) >= MANY * len(self.nodes)))
+        lost = len(self.lost)
+        holding = bool(lost) and (lost == len(self.nodes) or (lost > 2 and lost >= MANY * len(self.nodes)))
         if holding != self.holding:
             self.holding = holding
-            for node in lost:
-                self.queue.add(node.name)
+            for name in self.lost:
+                self.queue.add(name)
 
     # --- losing -------------------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,8 @@ from hekla.kube.cache import Cache
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller
 from hekla.kube.errors import AlreadyExists, Conflict, NotFound
-from hekla.kube.events import Recorder
+from hekla.kube.events import Recorder, Severity
+from hekla.kube.objects import with_kind
 from hekla.local.controllers import claims
 from hekla.local.controllers.pods import Json
 from hekla.local.controllers.volumes import phase, policy
@@ -112,28 +113,20 @@ class Provisioner(Controller):
         if self.volumes.get(name) is not None or self.volumes.by("claim", claims.key(claim)):
             return  # the binder has what it needs
         if claims.mode(claim) == "Block":
-            self.recorder.event(
-                claim, "Warning", "ProvisioningFailed", f'failed to provision volume with StorageClass "{made["metadata"]["name"]}": '
-                f"{PROVISIONER} makes directories, no block devices",
-            )
+            self.refuse(claim, made, f"{PROVISIONER} makes directories, no block devices")
             return
         if claim["spec"].get("selector"):
-            self.recorder.event(
-                claim, "Warning", "ProvisioningFailed", f'failed to provision volume with StorageClass "{made["metadata"]["name"]}": '
-                "claim.Spec.Selector is not supported",
-            )
+            self.refuse(claim, made, "claim.Spec.Selector is not supported")
             return
         path = self.root / f"{name}_{meta['namespace']}_{meta['name']}"
-        self.recorder.event(
-            claim, "Normal", "Provisioning", f'External provisioner is provisioning volume for claim "{claims.key(claim)}"'
-        )
+        self.tell(claim, "Normal", "Provisioning", f'External provisioner is provisioning volume for claim "{claims.key(claim)}"')
         path.mkdir(exist_ok=True)
         os.chmod(path, OPEN)
         try:
             await self.client.create(PERSISTENT_VOLUME.untyped, volume_of(claim, made, path, node))
         except AlreadyExists:
             return
-        self.recorder.event(claim, "Normal", "ProvisioningSucceeded", f"Successfully provisioned volume {name}")
+        self.tell(claim, "Normal", "ProvisioningSucceeded", f"Successfully provisioned volume {name}")
 
     async def grow(self, claim: Json, made: Json) -> None:
         """A claim that asks for more has it: sizes of directories are words."""
@@ -154,7 +147,14 @@ class Provisioner(Controller):
             await self.client.patch(PERSISTENT_VOLUME_CLAIM, meta["name"], patch, meta["namespace"], subresource="status")
         except (NotFound, Conflict):
             return
-        self.recorder.event(claim, "Normal", "VolumeResizeSuccessful", f"Resize volume {volume['metadata']['name']} succeeded")
+        self.tell(claim, "Normal", "VolumeResizeSuccessful", f"Resize volume {volume['metadata']['name']} succeeded")
+
+    def tell(self, claim: Json, severity: Severity, reason: str, message: str) -> None:
+        self.recorder.event(with_kind(PERSISTENT_VOLUME_CLAIM, claim), severity, reason, message)
+
+    def refuse(self, claim: Json, made: Json, why: str) -> None:
+        message = f'failed to provision volume with StorageClass "{made["metadata"]["name"]}": {why}'
+        self.tell(claim, "Warning", "ProvisioningFailed", message)
 
     # --- removing -----------------------------------------------------------------------------------------------------------
 
@@ -168,7 +168,8 @@ class Provisioner(Controller):
             except FileNotFoundError:
                 pass
             except OSError as error:
-                self.recorder.event(volume, "Warning", "VolumeFailedDelete", f"{error.filename}: {error.strerror}")
+                there = with_kind(PERSISTENT_VOLUME, volume)
+                self.recorder.event(there, "Warning", "VolumeFailedDelete", f"{error.filename}: {error.strerror}")
                 raise
         try:
             await self.client.delete(PERSISTENT_VOLUME, name, uid=volume["metadata"]["uid"])

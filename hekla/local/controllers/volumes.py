@@ -12,7 +12,8 @@ from hekla.kube.cache import Cache
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller
 from hekla.kube.errors import NotFound
-from hekla.kube.events import Recorder
+from hekla.kube.events import Recorder, Severity
+from hekla.kube.objects import with_kind
 from hekla.local.controllers import claims
 from hekla.local.controllers.pods import Json
 
@@ -40,6 +41,8 @@ class VolumeController(Controller):
         self.classes = classes
         self.recorder = recorder
         self.own = own
+        self.told: dict[str, tuple[str, str]] = {}
+        """What was last said of a claim that waits, by its uid: whoever asks again hears nothing new."""
         self.enqueue(volumes, lambda volume: f"volume/{volume['metadata']['name']}")
         self.enqueue(found, lambda claim: f"claim/{claims.key(claim)}")
         volumes.on_change(self.queue_claims)
@@ -54,7 +57,9 @@ class VolumeController(Controller):
             if volume is not None and claims.reference(volume):
                 self.queue.add(f"claim/{claims.reserved_for(volume)}")
         if new is not None and not claims.reference(new) and phase(new) == "Available" and (old is None or phase(old) != "Available"):
-            self.queue_pending()
+            for claim in self.claims.by("volume", ""):
+                if claims.suits(new, claim):
+                    self.queue.add(f"claim/{claims.key(claim)}")
 
     def queue_pending(self) -> None:
         for claim in self.claims.by("volume", ""):
@@ -64,6 +69,8 @@ class VolumeController(Controller):
         """The volume of a claim that changed or went; also the one that names it without its knowing."""
         claim = new if new is not None else old
         assert claim is not None
+        if new is None or phase(new) == "Bound":
+            self.told.pop(claim["metadata"]["uid"], None)
         name = claim["spec"].get("volumeName")
         if name:
             self.queue.add(f"volume/{name}")
@@ -118,7 +125,7 @@ class VolumeController(Controller):
             await self.patch_claim(claim, {"spec": {"storageClassName": default["metadata"]["name"]}})
             return
         if waits and claims.SELECTED_NODE not in claims.notes(claim):
-            self.recorder.event(claim, "Normal", "WaitForFirstConsumer", "waiting for first consumer to be created before binding")
+            self.tell(claim, "WaitForFirstConsumer", "waiting for first consumer to be created before binding")
         else:
             await self.ask_provisioner(claim, made)
         await self.show_claim(claim, {"phase": "Pending"})
@@ -130,13 +137,13 @@ class VolumeController(Controller):
             self.warn(claim, "ProvisioningFailed", f'storageclass.storage.k8s.io "{claims.class_of(claim)}" not found')
         elif provisioner in ("", claims.NO_PROVISIONER):
             message = "no persistent volumes available for this claim and no storage class is set"
-            self.recorder.event(claim, "Normal", "FailedBinding", message)
+            self.tell(claim, "FailedBinding", message)
         else:
             missing = {name: provisioner for name in claims.PROVISIONERS if claims.notes(claim).get(name) != provisioner}
             if missing:
                 await self.patch_claim(claim, {"metadata": {"annotations": missing}})
             if provisioner != self.own:
-                self.recorder.event(claim, "Normal", "ExternalProvisioning", EXTERNAL.format(provisioner))
+                self.tell(claim, "ExternalProvisioning", EXTERNAL.format(provisioner))
 
     async def look_at_chosen(self, claim: Json) -> None:
         """A claim whose user has named the volume."""
@@ -183,8 +190,14 @@ class VolumeController(Controller):
             self.warn(claim, reason, message)
             await self.show_claim(claim, {"phase": "Lost", "accessModes": None, "capacity": None})
 
+    def tell(self, claim: Json, reason: str, message: str, severity: Severity = "Normal") -> None:
+        uid = claim["metadata"]["uid"]
+        if self.told.get(uid) != (reason, message):
+            self.told[uid] = reason, message
+            self.recorder.event(with_kind(PERSISTENT_VOLUME_CLAIM, claim), severity, reason, message)
+
     def warn(self, claim: Json, reason: str, message: str) -> None:
-        self.recorder.event(claim, "Warning", reason, message)
+        self.tell(claim, reason, message, "Warning")
 
     # --- the binding --------------------------------------------------------------------------------------------------------
 
@@ -257,7 +270,8 @@ class VolumeController(Controller):
         message = f'error getting deleter volume plugin for volume "{volume["metadata"]["name"]}": no deletable volume plugin matched'
         if policy(volume) == "Recycle":
             message = "no recyclable volume plugin matched"
-        self.recorder.event(volume, "Warning", "VolumeFailedDelete" if policy(volume) == "Delete" else "VolumeFailedRecycle", message)
+        reason = "VolumeFailedDelete" if policy(volume) == "Delete" else "VolumeFailedRecycle"
+        self.recorder.event(with_kind(PERSISTENT_VOLUME, volume), "Warning", reason, message)
         await self.show_volume(volume, "Failed", message)
 
     # --- writing ------------------------------------------------------------------------------------------------------------
