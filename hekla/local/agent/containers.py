@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from hekla.api import core
 from hekla.local.agent.host import Host
 from hekla.local.agent.probes import Prober
@@ -22,6 +24,8 @@ LONGEST_BACK_OFF = 300.0
 FORGIVEN_AFTER = 600.0
 """Seconds of running after which earlier ends no longer count."""
 LONGEST_MESSAGE = 4096
+LONGEST_MESSAGES = 12 * 1024
+"""Bytes of last words of all containers of a pod."""
 LOG_MESSAGE = 2048
 LOG_LINES = 80
 
@@ -115,7 +119,7 @@ class Run:
         self.noted = True
         self.forget_tasks()
         host.clock.leave(instance.slot)
-        end = ended(pod.metadata.uid, self.spec, instance)
+        end = ended(pod, self.spec, instance)
         if end.code == UNKNOWN_EXIT and host.groups is not None and host.groups.out_of_memory(
             pod.metadata.uid, self.spec.name, instance.slot.attempt
         ):
@@ -134,31 +138,33 @@ class Run:
         return end
 
 
-def ended(uid: str, spec: core.Container, instance: Instance) -> Ended:
-    """The end of an instance, with the container's last words."""
+def ended(pod: core.Pod, spec: core.Container, instance: Instance) -> Ended:
+    """The end of an instance, with the container's last words: fewer of them in a pod of many containers."""
     assert instance.exit is not None
     slot = instance.slot
-    message = instance.exit.message or termination_message(spec, slot, instance.exit.code)
+    most = min(LONGEST_MESSAGE, LONGEST_MESSAGES // (len(pod.spec.containers) + len(pod.spec.init_containers) or 1))
+    message = instance.exit.message or termination_message(spec, slot, instance.exit.code, most)
     return Ended(
-        instance.exit.code, instance.started, instance.exit.finished, container_id(uid, slot.container, slot.attempt),
+        instance.exit.code, instance.started, instance.exit.finished, container_id(pod.metadata.uid, slot.container, slot.attempt),
         instance.exit.reason, message,
     )  # fmt: skip
 
 
-def termination_message(spec: core.Container, slot: Slot, code: int) -> str:
+def termination_message(spec: core.Container, slot: Slot, code: int, most: int = LONGEST_MESSAGE) -> str:
     """What the container left in its termination file, or at the end of its log where it asked for that."""
     try:
         # Where the container has no view of its own it could have laid a link to somebody else's file here.
         with os.fdopen(os.open(slot.directory / "message", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
-            text = file.read(LONGEST_MESSAGE).decode(errors="replace")
+            text = file.read(most).decode(errors="replace")
     except OSError:
         text = ""
     if text or code == 0 or spec.termination_message_policy != "FallbackToLogsOnError":
         return text
     try:
         with open(slot.log, "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - LOG_MESSAGE))
-            tail = file.read(LOG_MESSAGE).decode(errors="replace")
+            length = min(most, LOG_MESSAGE)
+            file.seek(max(0, os.fstat(file.fileno()).st_size - length))
+            tail = file.read(length).decode(errors="replace")
     except OSError:
         return ""
     return "".join(tail.splitlines(keepends=True)[-LOG_LINES:])
@@ -178,6 +184,12 @@ def runs_of(pod: core.Pod) -> tuple[list[Run], list[Run]]:
     return [make(spec, True) for spec in pod.spec.init_containers], [make(spec, False) for spec in pod.spec.containers]
 
 
+def guest_of(spec: core.EphemeralContainer) -> Run:
+    """A container that came to a running pod for looking into it: it starts once, and the pod's end does not wait for it."""
+    whole = msgspec.convert(msgspec.to_builtins(spec), core.Container)
+    return Run(whole, False, View(spec.name, spec.image, waiting=("ContainerCreating", ""), policy="Never"))
+
+
 def restore(run: Run, pod: core.Pod, directory: PodDirectory, host: Host, on_end: Callable[[Instance], None]) -> bool:
     """Finds again what an agent before this one did for a container; False when it never did anything."""
     slots = [slot for slot in directory.slots() if slot.container == run.spec.name]
@@ -193,7 +205,7 @@ def restore(run: Run, pod: core.Pod, directory: PodDirectory, host: Host, on_end
     for slot in slots[:-1]:
         previous = host.runtime.adopt(slot, lambda _: None)
         if previous is not None and previous.exit is not None:
-            run.view.ended = ended(uid, run.spec, previous)
+            run.view.ended = ended(pod, run.spec, previous)
     run.view.restarts = run.attempt
     run.view.image_id = image_id(run.spec.image)
     instance = host.runtime.adopt(newest, on_end)
