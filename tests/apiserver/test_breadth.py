@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.apiserver.http import CONFIG_MAPS, Http, config_map, pod
+from tests.apiserver.samples import body
 from tests.apiserver_process import ApiServerProcess
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -158,3 +159,35 @@ def test_a_version_on_its_way_out_is_warned_of(http: Http) -> None:
     with http.watch("/apis/breadth.example.com/v1beta1/olds?watch=1") as watched:
         assert watched.answer.getheader("warning") == '299 - "breadth.example.com/v1beta1 Old is deprecated"'
     assert {"v1.breadth.example.com", "v1beta1.breadth.example.com"} <= set(http.get("/apis/apiregistration.k8s.io/v1/apiservices").names)
+
+
+def test_a_signer_has_its_own_approvers(http: Http) -> None:
+    requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+    made = http.post(requests, body("certificates.k8s.io", "CertificateSigningRequest", "wanted"))
+    assert made.tree["spec"]["username"] == "kubernetes-admin"
+    rules = [
+        {"verbs": ["update", "get"], "apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests/approval"]},
+        {"verbs": ["approve"], "apiGroups": ["certificates.k8s.io"], "resources": ["signers"], "resourceNames": ["example.com/*"]},
+    ]
+    for user, count in (("half", 1), ("approver", 2)):
+        http.post(f"{RBAC}/clusterroles", {"metadata": {"name": user}, "rules": rules[:count]})
+        http.post(f"{RBAC}/clusterrolebindings", binding(user, user, user))
+    approved = {**made.tree, "status": {"conditions": [{"type": "Approved", "status": "True", "reason": "Fine"}]}}
+
+    def approve(user: str) -> tuple[int, str]:
+        answer = http.request("PUT", f"{requests}/wanted/approval", approved, Impersonate_User=user, Content_Type="application/json")
+        return answer.status, answer.tree.get("message", "")
+
+    status, message = approve("half")
+    assert (status, message.partition("forbidden: ")[2]) == (
+        403, 'user not permitted to approve requests with signerName "example.com/matrix"',
+    )  # fmt: skip
+    assert approve("approver")[0] == 200
+
+
+def test_a_node_is_tainted_until_it_is_ready(http: Http) -> None:
+    nodes, ready = "/api/v1/nodes", {"conditions": [{"type": "Ready", "status": "True"}]}
+    assert http.post(nodes, {"metadata": {"name": "silent"}}).tree["spec"]["taints"] == [
+        {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+    ]
+    assert "taints" not in http.post(nodes, {"metadata": {"name": "ready"}, "status": ready}).tree["spec"]

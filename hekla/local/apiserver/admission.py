@@ -91,9 +91,11 @@ class Admission:
         """What must still hold in the very step in which the write is accepted."""
         if attributes.operation == "CREATE" and attributes.namespace:
             self.namespace_lifecycle(attributes)
-        if not attributes.subresource:
-            for check in self.checks.get((attributes.resource.collection.name, attributes.operation), ()):
-                check(attributes)
+        what = attributes.resource.collection.name
+        if attributes.subresource:
+            what = f"{what}/{attributes.subresource}"
+        for check in self.checks.get((what, attributes.operation), ()):
+            check(attributes)
         if self.quotas is not None:
             self.quotas.admit(attributes)
 

@@ -1,4 +1,4 @@
-"""Nobody may grant what he does not have: the check behind writes of roles and bindings (local-cluster 7.2).
+"""Nobody may grant what he does not have: the check behind writes of roles, bindings and certificates (local-cluster 7.2).
 
 Who has the verb `escalate` on a role may write any rules into it, who has `bind` on a role may bind it.
 """
@@ -15,6 +15,7 @@ from hekla.local.apiserver.identity import User
 from hekla.local.apiserver.kind import Json
 from hekla.local.apiserver.status import forbidden
 
+CERTIFICATES = "certificates.k8s.io"
 EVERYTHING: list[Json] = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}, {"verbs": ["*"], "nonResourceURLs": ["*"]}]
 
 
@@ -28,6 +29,9 @@ class Escalation:
                 admission.checks[f"{plural}.{RBAC}", operation] = [self.check_role]
             for plural in ("rolebindings", "clusterrolebindings"):
                 admission.checks[f"{plural}.{RBAC}", operation] = [self.check_binding]
+        requests = f"certificatesigningrequests.{CERTIFICATES}"
+        admission.checks[f"{requests}/approval", "UPDATE"] = [self.check_approval]
+        admission.checks[f"{requests}/status", "UPDATE"] = [self.check_signature]
 
     def check_role(self, attributes: Attributes) -> None:
         user, new, old = attributes.call.user, attributes.object or {}, attributes.old or {}
@@ -53,6 +57,23 @@ class Escalation:
         if self.authorizer.allows(user, Access("bind", RBAC, plural, "", attributes.namespace, name))[0]:
             return
         self._refuse(attributes, user, self._rules(plural, attributes.namespace, name))
+
+    def check_approval(self, attributes: Attributes) -> None:
+        """Who approves a request for a certificate must be allowed to do so for its signer."""
+        self._signer(attributes, "approve", "user not permitted to approve requests with signerName")
+
+    def check_signature(self, attributes: Attributes) -> None:
+        old, new = (attributes.old or {}).get("status") or {}, (attributes.object or {}).get("status") or {}
+        if old.get("certificate") != new.get("certificate"):
+            self._signer(attributes, "sign", "user not permitted to sign requests with signerName")
+
+    def _signer(self, attributes: Attributes, verb: str, why: str) -> None:
+        user = attributes.call.user
+        name = str(((attributes.old or {}).get("spec") or {}).get("signerName") or "")
+        for wanted in (name, f"{name.partition('/')[0]}/*"):
+            if user.master or self.authorizer.allows(user, Access(verb, CERTIFICATES, "signers", name=wanted))[0]:
+                return
+        raise forbidden(attributes.resource.kind, attributes.name, f'{why} "{name}"')
 
     def _rules(self, plural: str, namespace: str, name: str) -> list[Json]:
         resource = self.authorizer.registry.get(RBAC, "v1", plural)

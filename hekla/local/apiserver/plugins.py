@@ -32,6 +32,7 @@ class Plugins:
         fill[CLAIMS, "CREATE"] = [self.default_storage_class, protect("kubernetes.io/pvc-protection")]
         fill["persistentvolumes", "CREATE"] = [protect("kubernetes.io/pv-protection")]
         fill["ingresses.networking.k8s.io", "CREATE"] = [self.default_ingress_class]
+        fill["nodes", "CREATE"] = [taint_until_ready]
         fill[REQUESTS, "CREATE"] = [requester]
         fill[REQUESTS, "UPDATE"] = [same_requester]
         check["pods", "CREATE"] = [self.limits.check_pod]
@@ -140,6 +141,24 @@ def protect(finalizer: str) -> Plugin:
             finalizers.append(finalizer)
 
     return add
+
+
+NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+
+
+def taint_until_ready(attributes: Attributes) -> None:
+    """Nothing is placed on a node before it has said that it is ready; the controller of nodes takes the taint off then.
+
+    One that says so in the very request that makes it needs none: the controller would take it off at once.
+    """
+    node = attributes.object
+    assert node is not None
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    if any(condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions):
+        return
+    taints = node.setdefault("spec", {}).setdefault("taints", [])
+    if not any(taint.get("key") == NOT_READY["key"] and taint.get("effect") == NOT_READY["effect"] for taint in taints):
+        taints.append(dict(NOT_READY))
 
 
 def requester(attributes: Attributes) -> None:
