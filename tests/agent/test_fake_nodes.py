@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from hekla.api import core
+from hekla.api.apps import DEPLOYMENT
 from hekla.api.coordination import LEASE
 from hekla.local.agent.pretence import Plan, meaning, plan
 from tests.agent.live_cluster import POD, Cluster, cluster, condition, container
@@ -38,6 +39,13 @@ def test_annotations_come_before_the_command() -> None:
     failing = {"pod-container-running-failed.stage.kwok.x-k8s.io": "true"}
     exit_code = {"pod-container-running-failed.stage.kwok.x-k8s.io/exit-code": "7"}
     assert plan(exit_code, failing, []) == Plan(0.0, 0.0, 7)
+
+
+def test_jitter_is_the_most_that_a_delay_may_be() -> None:
+    annotations = {"pod-ready.stage.kwok.x-k8s.io/delay": "2s", "pod-ready.stage.kwok.x-k8s.io/jitter-delay": "6s"}
+    assert [plan(annotations, {}, [], luck=luck).delay for luck in (0.0, 0.5, 1.0)] == [2.0, 4.0, 6.0]
+    only = {"pod-complete.stage.kwok.x-k8s.io/jitter-delay": "4s"}
+    assert plan(only, {}, [["nginx"]], luck=0.25).run_time == 1.0
 
 
 def test_a_pod_lives_as_long_as_its_longest_container() -> None:
@@ -113,3 +121,27 @@ async def test_a_killed_agent_goes_on_pretending(tmp_path: Path) -> None:
         after = await live.phase("through", "Succeeded")
         assert after["status"]["startTime"] == before["status"]["startTime"]
         assert after["status"]["podIP"] == before["status"]["podIP"]
+
+
+async def test_one_container_may_fail_and_kwok_itself_takes_over(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "--nodes=0", "--fake-nodes=1") as live:
+        stage = "pod-container-running-failed.stage.kwok.x-k8s.io"
+        metadata = {"labels": {stage: "true"}, "annotations": {f"{stage}/container-name": "d", f"{stage}/exit-code": "9"}}
+        both = [{"name": name, "image": "nginx"} for name in ("c", "d")]
+        await live.create("partly", nodeName="fake-node-0", metadata=metadata, containers=both)
+        pod = await live.phase("partly", "Failed")
+        assert [container(pod, name)["state"]["terminated"]["exitCode"] for name in ("c", "d")] == [143, 9]
+
+        labels = {"matchLabels": {"app": "kwok"}}
+        template = {"metadata": {"labels": {"app": "kwok"}}, "spec": {"containers": [{"name": "k", "image": "kwok"}]}}
+        kwok = {"metadata": {"name": "kwok-controller"}, "spec": {"replicas": 1, "selector": labels, "template": template}}
+        await live.client.create(DEPLOYMENT.untyped, kwok, "kube-system")
+        deadline = time.monotonic() + 5
+        while "left to it" not in live.agent.log.read_text():
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.05)
+        await fake(live, "waiting", "true")
+        await asyncio.sleep(0.3)
+        assert (await live.pod("waiting"))["status"]["phase"] == "Pending"
+        await live.client.delete(DEPLOYMENT, "kwok-controller", "kube-system")
+        await live.phase("waiting", "Succeeded")

@@ -143,6 +143,20 @@ async def test_a_killed_keeper_is_an_unknown_end(runtime: Runtime, root: Path, n
     assert instance.exit is not None and instance.exit.reason == "ContainerStatusUnknown"
 
 
+async def test_after_a_reboot_nothing_of_before_is_believed_to_run(runtime: Runtime, root: Path, namespaces: list[str]) -> None:
+    """A claim names its boot: a process that has the pid now is somebody else, even with the same start time."""
+    slot = slot_of(root)
+    instance = await runtime.start(slot, launch_of(namespaces, "sleep", "1000"), Ends())
+    pid, _, start = (slot.directory / "claim").read_text().partition(" ")
+    (slot.directory / "claim").write_text(f"{pid} {start.partition('@')[0]}@another-boot\n")
+    runtime._unwatch(instance)
+    again = runtime.adopt(slot, Ends())
+    assert again is not None and again.exit is not None
+    assert (again.exit.code, again.exit.reason) == (137, "ContainerStatusUnknown")
+    assert start_of(int(pid)), "the stranger was left alone"
+    await runtime.signal(instance, signal.SIGKILL)
+
+
 async def test_a_killed_spawner_costs_nothing(runtime: Runtime, root: Path, namespaces: list[str]) -> None:
     slow = slot_of(root, "slow")
     ends = Ends()

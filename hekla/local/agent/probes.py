@@ -144,7 +144,7 @@ async def grpc_health(host: str, port: int, service: str, timeout: float) -> Out
         return Outcome(False, f'timeout: failed to connect service "{host}:{port}" within {timeout:g}s')
     except (OSError, HealthError) as error:
         return Outcome(False, f"error: {reason(error, timeout)}")
-    return Outcome(said == "SERVING", f'service unhealthy (responded with "{said}")')
+    return Outcome(True) if said == "SERVING" else Outcome(False, f'service unhealthy (responded with "{said}")')
 
 
 async def ask(probe: core.Probe | core.LifecycleHandler, target: Target, timeout: float) -> Outcome:
