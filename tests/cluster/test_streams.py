@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.api import Api, eventually
+from tests.cluster.api import JSON_PATCH, STRATEGIC, Api, eventually
 from tests.cluster.conftest import Kubectl, Namespace
 from tests.cluster.objects import container, pod, shell
 
@@ -273,3 +273,20 @@ def test_the_proxy_keeps_method_path_and_query(room: Room, server: str) -> None:
     assert dead.status in (500, 503) and "connect" in dead.text
     node = room.api.get(room.ns.path("pods", "server")).tree["spec"]["nodeName"]
     assert room.api.get(f"/api/v1/nodes/{node}/proxy/healthz").text == "ok"
+
+
+def test_a_debugger_joins_a_running_pod(room: Room) -> None:
+    with screen(room, "debug", "-it", "room", "--profile=general", "--image=busybox", "-c", "guest", "--", "sh") as shown:
+        shown.shows("pressing enter|#|\\$", 20)
+        shown.type("echo with''in; exit 2\n")
+        shown.shows("within")
+        shown.ends()
+    path = room.ns.path("pods", "room")
+    pod = room.api.wait(path, lambda tree: "terminated" in tree["status"]["ephemeralContainerStatuses"][0]["state"])
+    assert pod["status"]["phase"] == "Running"
+    assert pod["status"]["ephemeralContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 2
+    gone = room.api.patch(f"{path}/ephemeralcontainers", [{"op": "remove", "path": "/spec/ephemeralContainers"}], JSON_PATCH)
+    assert gone.status == 422 and "may not be removed" in gone.message
+    more = {"spec": {"ephemeralContainers": [{"name": "c", "image": "busybox"}], "nodeName": "elsewhere"}}
+    taken = room.api.patch(f"{path}/ephemeralcontainers", more, STRATEGIC)
+    assert taken.status == 422 and 'Duplicate value: "c"' in taken.message

@@ -71,6 +71,8 @@ class PodView:
 
     inits: list[View] = field(default_factory=list)
     mains: list[View] = field(default_factory=list)
+    guests: list[View] = field(default_factory=list)
+    """Ephemeral containers; the pod's phase does not depend on them."""
     sandbox: bool = False
     """It has its address, files and hosts file."""
     started: float = 0.0
@@ -257,6 +259,8 @@ def status(pod: core.Pod, view: PodView, old: Sequence[core.PodCondition], now: 
     }  # fmt: skip
     if view.inits:
         found["initContainerStatuses"] = [container_status(c) for c in view.inits]
+    if view.guests:
+        found["ephemeralContainerStatuses"] = [container_status(c) for c in view.guests]
     if view.pod_ip:
         found["podIP"] = view.pod_ip
         found["podIPs"] = [{"ip": view.pod_ip}]

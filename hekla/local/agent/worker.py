@@ -59,6 +59,8 @@ class Worker:
         self.directory = PodDirectory(host.root, self.uid)
         self.tokens = Tokens(host.client, pod)
         self.inits, self.mains = containers.runs_of(pod)
+        self.guests: list[Run] = []
+        """Ephemeral containers."""
         self.view = PodView([run.view for run in self.inits], [run.view for run in self.mains], host_ip=HOST_ADDRESS)
         self.deleted = False
         """The object is gone from the API server."""
@@ -87,7 +89,7 @@ class Worker:
 
     @property
     def runs(self) -> list[Run]:
-        return [*self.inits, *self.mains]
+        return [*self.inits, *self.mains, *self.guests]
 
     def start(self) -> None:
         self.task = asyncio.create_task(self._live(), name=f"pod {self.key}")
@@ -365,6 +367,7 @@ class Worker:
 
     async def advance(self) -> float:
         """Starts what is to run now; gives the seconds until there may be more to start."""
+        self.let_in()
         if not any(run.running or run.view.ended or run.view.last for run in self.mains):
             for run in self.inits:
                 wait = await self.ensure(run)
@@ -378,7 +381,16 @@ class Worker:
                 if run.sidecar:
                     await self.ensure(run)
         waits = [await self.ensure(run) for run in self.mains]
+        waits += [await self.ensure(run) for run in self.guests]
         return min(waits)
+
+    def let_in(self) -> None:
+        """Takes up the ephemeral containers that have been added since."""
+        for spec in self.pod.spec.ephemeral_containers[len(self.guests) :]:
+            run = containers.guest_of(spec)
+            self.guests.append(run)
+            self.view.guests.append(run.view)
+            containers.restore(run, self.pod, self.directory, self.host, self._on_end)
 
     async def ensure(self, run: Run) -> float:
         """Starts a container if it should run and does not; gives the seconds until it should be looked at again."""
@@ -584,7 +596,7 @@ class Worker:
             self.stop_began = time.time()
             if self.restored and self.pod.metadata.deletion_timestamp:  # the agent before this one may have begun already
                 self.stop_began = min(self.stop_began, parse_time(self.pod.metadata.deletion_timestamp) - self.grace())
-        await asyncio.gather(*(self.stop_one(run, self.kill_at) for run in [*self.mains, *self.inits] if not run.sidecar))
+        await asyncio.gather(*(self.stop_one(run, self.kill_at) for run in [*self.mains, *self.guests, *self.inits] if not run.sidecar))
         for run in reversed(self.inits):
             await self.stop_one(run, lambda: max(self.kill_at(), time.time() + SHORTEST_GRACE))
         self.note_ends()

@@ -91,6 +91,9 @@ async def pass_on(incoming: Incoming, body: Body) -> None:
         incoming.close()
 
 
+STATUSES = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+
+
 def container_names(pod: Json) -> list[str]:
     spec = pod.get("spec") or {}
     return [c["name"] for field in ("initContainers", "containers", "ephemeralContainers") for c in spec.get(field) or []]
@@ -140,7 +143,7 @@ def check_options(call: Call) -> None:
 def check_started(call: Call, pod: Json, container: str) -> None:
     """Raises 400 for a container that has not begun to write."""
     status = pod.get("status") or {}
-    known = {c.get("name"): c for field in ("initContainerStatuses", "containerStatuses") for c in status.get(field) or []}
+    known = {c.get("name"): c for field in STATUSES for c in status.get(field) or []}
     state = known.get(container)
     name = call.route.name
     if state is None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from hekla.kube.http.server import Response
@@ -18,6 +19,7 @@ from hekla.local.apiserver.call import Call, read_body
 from hekla.local.apiserver.forms import negotiate, plain
 from hekla.local.apiserver.fresh import generated_name, new_uid, now
 from hekla.local.apiserver.kind import FieldError, Json, Kind
+from hekla.local.apiserver.narrow import NARROW
 from hekla.local.apiserver.objects import names, ownership
 from hekla.local.apiserver.objects.ownership import Owner, Shares
 from hekla.local.apiserver.owners import NOBODY, Ownership
@@ -168,9 +170,10 @@ class Writer:
         route = call.route
         tree = read_body(call)
         metadata = tree["metadata"]
-        if metadata.get("name") and metadata["name"] != route.name:
+        if not metadata.get("name"):
+            raise bad_request(f"the name of the object ({route.name} based on URL) was undeterminable: name must be provided")
+        if metadata["name"] != route.name:
             raise bad_request(f"the name of the object ({metadata['name']}) does not match the name on the URL ({route.name})")
-        metadata["name"] = route.name
         self._place(route.kind, metadata, route.namespace)
         if route.resource.collection.newest(route.key) is None and route.kind.strategy.create_on_update and not route.subresource:
             if metadata.get("uid"):
@@ -180,12 +183,8 @@ class Writer:
         strategy = route.kind.strategy
         if not metadata.get("resourceVersion") and not strategy.unconditional_update:
             error = FieldError("metadata.resourceVersion", "FieldValueInvalid", "Invalid value: 0: must be specified for an update")
-            refusal = invalid(route.kind, route.name, [error])
-            if route.kind.custom:
-                # the one message that names the resource, not the kind
-                what = f"{route.kind.plural}.{route.kind.group}"
-                refusal = Refusal(422, f'{what} "{route.name}" is invalid: {error.field}: {error.text}', details=refusal.details)
-            raise refusal
+            # The one message of its form that names the resource, not the kind.
+            raise invalid(replace(route.kind, kind=route.kind.plural), route.name, [error])
         return await self.modify(call, lambda old: tree_copy(tree), retry=not metadata.get("resourceVersion"))
 
     async def modify(self, call: Call, change: Change, *, retry: bool) -> Response:
@@ -285,6 +284,8 @@ class Writer:
         elif subresource == "status":
             strategy.prepare_status(new, old)
             errors = strategy.validate_status(new, old)
+        elif subresource in NARROW:
+            errors = NARROW[subresource](new, old)
         else:
             strategy.prepare_update(new, old)
             errors = strategy.validate_update(new, old)
