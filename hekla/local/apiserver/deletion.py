@@ -13,7 +13,6 @@ from hekla.local.apiserver import bodies
 from hekla.local.apiserver.admission import UNDELETABLE, Attributes
 from hekla.local.apiserver.call import Call, read_body
 from hekla.local.apiserver.forms import plain
-from hekla.local.apiserver.fresh import now
 from hekla.local.apiserver.kind import FieldError, Json, Kind
 from hekla.local.apiserver.reading import selected
 from hekla.local.apiserver.registry import Resource
@@ -165,8 +164,8 @@ class Deleter:
         contents = collection.name == "namespaces" and bool((tree.get("spec") or {}).get("finalizers"))
         waits = bool(finalizers) or contents or grace > 0
         if not waits:
-            if "deletionTimestamp" not in metadata and collection.name == "pods":
-                metadata["deletionTimestamp"], metadata["deletionGracePeriodSeconds"] = now(), 0
+            if collection.name == "pods":
+                mark(tree, 0, kind)
             if call.dry_run:
                 return row, True
             return await self.writer.stored(collection.delete(tree, row)), True
@@ -254,7 +253,7 @@ def mark(tree: Json, grace: int, kind: Kind) -> None:
         metadata["deletionGracePeriodSeconds"] = grace
         return
     metadata["deletionTimestamp"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + grace))
-    if kind.kind != "Namespace" or kind.group:
+    if kind.kind not in ("Namespace", "CustomResourceDefinition"):
         metadata["deletionGracePeriodSeconds"] = grace
     if "generation" in metadata:
         metadata["generation"] += 1

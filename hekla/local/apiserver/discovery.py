@@ -137,9 +137,11 @@ def storage_hash(kind: Kind) -> str:
 
 def aggregated(resource: Resource) -> Json:
     kind = resource.kind
+    # Of the built-in kinds only another group than the one around them is said; of custom ones every one.
+    group, version = (kind.group, kind.version) if kind.custom else ("", "")
     entry: Json = {
         "resource": kind.plural,
-        "responseKind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
+        "responseKind": {"group": group, "version": version, "kind": kind.kind},
         "scope": "Namespaced" if kind.namespaced else "Cluster",
         "singularResource": kind.singular or kind.kind.lower(),
         "verbs": list(kind.verbs),
@@ -153,8 +155,8 @@ def aggregated(resource: Resource) -> Json:
             {
                 "subresource": name,
                 "responseKind": {
-                    "group": sub.group or (kind.group if not sub.kind else sub.group),
-                    "version": sub.version or (kind.version if not sub.kind or not sub.group else ""),
+                    "group": sub.group or group,
+                    "version": sub.version or version,
                     "kind": sub.kind or kind.kind,
                 },
                 "verbs": list(sub.verbs),
