@@ -122,7 +122,9 @@ class Checker:
         found = self.field(node, holder)
         if node.test:
             return BOOL
-        return optional_of(found) if optional and found is not ANY_ERROR and found.name != "optional_type" else found
+        if found is ANY_ERROR:
+            return optional_of(DYN) if optional else found
+        return optional_of(found) if optional and found.name != "optional_type" else found
 
     def declared(self, name: str) -> bool:
         return any(name in scope for scope in self.scopes)
@@ -139,6 +141,8 @@ class Checker:
             if found is None:
                 return self.wrong(node.at, f"undefined field '{node.field}'")
             return cooked(found[1])
+        if "." in holder.name:
+            return self.wrong(node.at, f"unexpected failed resolution of '{holder}'")
         return self.wrong(node.at, f"type '{holder}' does not support field selection")
 
     def call(self, node: Call) -> Type:
@@ -161,8 +165,6 @@ class Checker:
         overloads = library.overloads(node.function)
         if overloads is None:
             return self.wrong(node.at, f"undeclared reference to '{node.function}' (in container '')")
-        if ANY_ERROR in types:
-            return ANY_ERROR
         return self.resolved(node, overloads, types, target is not None)
 
     def resolved(self, node: Call, overloads: list[Overload], types: list[Type], member: bool) -> Type:
@@ -251,7 +253,7 @@ class Checker:
                 continue
             declared = known.fields.get(name)
             if declared is None:
-                self.wrong(at, f"undefined field '{name}'")
+                self.wrong(at, f"expected type of field '{name}' is '' but provided type is '{found}'")
             elif not assignable(declared[1], found):
                 self.wrong(at, f"expected type of field '{name}' is '{declared[1]}' but provided type is '{found}'")
         return known

@@ -16,7 +16,7 @@ from hekla.cel.checker import FIRST_SLOT, Checker
 from hekla.cel.errors import Failed, Issue, Refused, TooCostly
 from hekla.cel.nodes import Call, Constant, ListOf, Name, Node, names_in, walk
 from hekla.cel.parser import parse
-from hekla.cel.types import DYN, STRING, Type
+from hekla.cel.types import DYN, STRING, Type, formal
 from hekla.cel.values import Duration, Timestamp, Uint
 
 STRUCTS: dict[str, Type] = {
@@ -87,8 +87,8 @@ def compile_expression(
 
 def mismatch(kind: Type, wanted: Sequence[Type]) -> str:
     if len(wanted) == 1:
-        return f"must evaluate to {wanted[0]} but got {kind}"
-    return f"must evaluate to one of [{' '.join(map(str, wanted))}] but got {kind}"
+        return f"must evaluate to {formal(wanted[0])} but got {formal(kind)}"
+    return f"must evaluate to one of [{' '.join(map(formal, wanted))}] but got {formal(kind)}"
 
 
 def _is(kind: Type, wanted: Type) -> bool:

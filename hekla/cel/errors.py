@@ -32,6 +32,8 @@ class Refused(Exception):
 
 
 def _shown(source: str, issue: Issue) -> str:
+    if not source:
+        return f"ERROR: <input>:1:0: {issue.text}"
     at = min(issue.at, len(source))
     start = source.rfind("\n", 0, at) + 1
     end = source.find("\n", at)

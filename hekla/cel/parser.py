@@ -285,10 +285,10 @@ class _Parser:
             optional = self.has("?")
             token = self.token
             if token.kind not in ("name", "quoted"):
-                self.refuse(self.mismatch("{'}', ',', '?', IDENTIFIER}"))
+                self.refuse(self.mismatch("{'}', ',', '?', IDENTIFIER, ESC_IDENTIFIER}"))
             self.next()
-            self.expect(":")
-            fields.append((token.at, token.text.strip("`"), self.expression(), optional))
+            colon = self.expect(":")
+            fields.append((colon.at, token.text.strip("`"), self.expression(), optional))
             if not self.has(","):
                 self.expect("}")
                 break

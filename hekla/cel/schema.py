@@ -88,6 +88,8 @@ def _object(schema: Json, root: bool) -> Type | None:
         properties.setdefault("kind", _STRING_META)
         properties["metadata"] = _META
     names = {shown: (name, inner) for name, inner in properties.items() if (shown := escaped(name)) is not None}
+    for name in RESERVED & properties.keys():
+        names.setdefault(name, (name, properties[name]))  # behind a dot most keywords are names too
     return Type("object", fields=LazyFields(names, _field))
 
 

@@ -81,6 +81,13 @@ def type_of(value: Type) -> Type:
 NULLABLE = frozenset({"timestamp", "duration"})
 
 
+def formal(kind: Type) -> str:
+    """A type under the full name that messages about results use."""
+    if kind.name in ("timestamp", "duration"):
+        return f"google.protobuf.{kind.name.capitalize()}"
+    return "null_type" if kind.name == "null" else str(kind)
+
+
 class Substitution:
     """What the parameters of a generic function stand for, while its arguments are compared."""
 
@@ -94,6 +101,8 @@ class Substitution:
             known = self.bound.get(formal.name)
             if known is None:
                 self.bound[formal.name] = actual
+                return True
+            if known is ANY_ERROR or actual is ANY_ERROR:
                 return True
             if known is DYN or actual is DYN:
                 if known is not DYN:

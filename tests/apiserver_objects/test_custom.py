@@ -207,7 +207,7 @@ def test_a_definition_gets_its_names_and_status() -> None:
         ({"scope": "Everywhere"}, 'spec.scope: Unsupported value: "Everywhere": supported values: "Cluster", "Namespaced"'),
         ({"storage": False}, 'spec.versions: Invalid value: ["v1"]: must have exactly one version marked as storage version'),
         ({"schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {}}}}},
-         "spec.versions[0].schema.openAPIV3Schema.properties[spec].type: Required value: must not be empty for specified object fields"),
+         "spec.validation.openAPIV3Schema.properties[spec].type: Required value: must not be empty for specified object fields"),
     ],
 )  # fmt: skip
 def test_definitions_that_cannot_be(change: dict[str, Any], words: str) -> None:

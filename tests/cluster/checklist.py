@@ -14,9 +14,6 @@ ITEMS = 150
 NAME = re.compile(r"test_items?_(\d{3})(?:_(\d{3}))?_")
 
 STEP_TWO: dict[int, str] = {
-    111: "admission policies are stored, not evaluated yet",
-    112: "admission policies are stored, not evaluated yet",
-    113: "CEL of device classes is not compiled yet",
 }
 """Items whose feature is absent today, with the reason."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -150,22 +150,90 @@ def test_item_110_connections_reach_webhooks(api: Api, ns: Namespace, hook: Hook
     assert [request["operation"] for _, request in hook.asked] == ["CONNECT"]
 
 
-def test_item_111_validating_policies(api: Api, ns: Namespace) -> None:
-    name = f"vp-{uuid.uuid4().hex[:6]}"
-    rule = {**CONFIG_MAPS}
-    validation = {"expression": "object.data.a == 'good'", "message": "not good"}
-    policy = {"matchConstraints": {"resourceRules": [rule]}, "validations": [validation]}
-    binding = {"policyName": name, "validationActions": ["Deny"],
-               "matchResources": {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": ns.name}}}}  # fmt: skip
-    api.create(f"{GROUP}/validatingadmissionpolicies", {"metadata": {"name": name}, "spec": policy})
-    api.create(f"{GROUP}/validatingadmissionpolicybindings", {"metadata": {"name": name}, "spec": binding})
-    try:
-        answer = eventually(lambda: _denied(api, ns), 4)
-        assert answer.status == 422
-        assert f"ValidatingAdmissionPolicy '{name}' with binding '{name}' denied request: not good" in answer.message
-    finally:
-        api.delete(f"{GROUP}/validatingadmissionpolicybindings/{name}")
-        api.delete(f"{GROUP}/validatingadmissionpolicies/{name}")
+class Policies:
+    """Makes policies that are about one namespace alone, and takes them back."""
+
+    def __init__(self, api: Api, ns: Namespace) -> None:
+        self.api, self.ns = api, ns
+        self.made: list[str] = []
+
+    def add(self, kind: str, spec: Tree, binding: Tree, group: str = GROUP) -> str:
+        """The name of the policy and of its binding."""
+        name = f"p-{uuid.uuid4().hex[:6]}"
+        here = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": self.ns.name}}}
+        full = {"matchConstraints": {"resourceRules": [CONFIG_MAPS]}, "failurePolicy": "Fail", **spec}
+        bound = {"policyName": name, "matchResources": here, **binding}
+        for plural, tree in ((f"{kind}admissionpolicies", full), (f"{kind}admissionpolicybindings", bound)):
+            self.api.create(f"{group}/{plural}", {"metadata": {"name": name}, "spec": tree})
+            self.made.insert(0, f"{group}/{plural}/{name}")
+        return name
+
+
+@pytest.fixture
+def alone(new_ns: Callable[[], Namespace]) -> Namespace:
+    """A namespace of its own: a policy that is deleted is asked for a second more."""
+    return new_ns()
+
+
+@pytest.fixture
+def policies(api: Api, alone: Namespace) -> Iterator[Policies]:
+    made = Policies(api, alone)
+    yield made
+    for path in made.made:
+        api.delete(path)
+
+
+def test_item_111_a_validating_policy_denies(api: Api, alone: Namespace, policies: Policies) -> None:
+    name = policies.add(
+        "validating", {"validations": [{"expression": "object.data.a == 'good'", "message": "not good"}]}, {"validationActions": ["Deny"]}
+    )
+    answer = eventually(lambda: _denied(api, alone), 4)
+    text = f"ValidatingAdmissionPolicy '{name}' with binding '{name}' denied request: not good"
+    assert (answer.status, answer.reason) == (422, "Invalid")
+    assert answer.message.startswith('configmaps "bad-') and answer.message.endswith(f'" is forbidden: {text}')
+    assert answer.causes == [{"message": text}]
+    answer = api.post(alone.path("configmaps"), {"metadata": {"name": "empty"}})
+    assert answer.message.endswith("denied request: expression 'object.data.a == 'good'' resulted in error: no such key: data")
+    api.delete(policies.made[0])
+    eventually(lambda: _denied(api, alone) is None, 4)
+
+
+def test_item_111_a_validating_policy_warns(api: Api, alone: Namespace, policies: Policies) -> None:
+    name = policies.add("validating", {"validations": [{"expression": "false", "message": "mind"}]}, {"validationActions": ["Warn"]})
+
+    def warned() -> list[str]:
+        answer = api.post(alone.path("configmaps"), {"metadata": {"generateName": "warned-"}})
+        assert answer.status == 201
+        return answer.warnings
+
+    (warning,) = eventually(warned, 4)
+    assert warning == f"299 - \"Validation failed for ValidatingAdmissionPolicy '{name}' with binding '{name}': mind\""
+
+
+def test_item_111_parameters_of_a_policy(api: Api, alone: Namespace, policies: Policies) -> None:
+    api.create(alone.path("configmaps"), objects.config_map("limits", {"word": "good"}))
+    policies.add(
+        "validating",
+        {
+            "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+            "validations": [{"expression": "object.data.a == params.data.word", "messageExpression": "'say ' + params.data.word"}],
+        },
+        {"validationActions": ["Deny"], "paramRef": {"name": "limits", "parameterNotFoundAction": "Deny"}},
+    )
+
+    def said() -> bool:
+        answer = _denied(api, alone)
+        return answer is not None and bool(answer.message.endswith("denied request: say good"))
+
+    eventually(said, 6)
+    assert api.post(alone.path("configmaps"), objects.config_map("fine", {"a": "good"})).status == 201
+
+
+def test_item_111_expressions_are_compiled_at_creation(api: Api) -> None:
+    policy = {"matchConstraints": {"resourceRules": [CONFIG_MAPS]}, "validations": [{"expression": "foo +"}]}
+    answer = api.post(f"{GROUP}/validatingadmissionpolicies", {"metadata": {"name": "never-made"}, "spec": policy})
+    assert answer.status == 422 and answer.cause_fields == ["spec.validations[0].expression"]
+    assert 'Invalid value: "foo +": compilation failed: ERROR: <input>:1:6: Syntax error' in answer.message
 
 
 def _denied(api: Api, ns: Namespace) -> Any:
@@ -173,21 +241,50 @@ def _denied(api: Api, ns: Namespace) -> Any:
     return answer if answer.status != 201 else None
 
 
-def test_item_112_mutating_policies(api: Api, ns: Namespace) -> None:
-    name = f"mp-{uuid.uuid4().hex[:6]}"
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+def test_item_112_mutating_policies(api: Api, alone: Namespace, policies: Policies, version: str) -> None:
+    group = GROUP.replace("/v1", f"/{version}")
+    if api.get(f"{group}/mutatingadmissionpolicies").status == 404:
+        pytest.skip(f"this server does not serve {version} policies")
     expression = 'Object{metadata: Object.metadata{labels: {"added": "yes"}}}'
-    policy = {"matchConstraints": {"resourceRules": [CONFIG_MAPS]}, "reinvocationPolicy": "Never", "failurePolicy": "Fail",
-              "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}]}  # fmt: skip
-    binding = {"policyName": name, "matchResources": {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": ns.name}}}}
-    api.create(f"{GROUP}/mutatingadmissionpolicies", {"metadata": {"name": name}, "spec": policy})
-    api.create(f"{GROUP}/mutatingadmissionpolicybindings", {"metadata": {"name": name}, "spec": binding})
-    try:
+    operations = '[JSONPatch{op: "add", path: "/data", value: {"label": object.metadata.labels["added"]}}]'
+    policies.add(
+        "mutating",
+        {
+            "reinvocationPolicy": "Never",
+            "mutations": [
+                {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}},
+                {"patchType": "JSONPatch", "jsonPatch": {"expression": operations}},
+            ],
+        },
+        {}, group,
+    )  # fmt: skip
 
-        def labelled() -> bool:
-            made = api.create(ns.path("configmaps"), {"metadata": {"generateName": "m-"}})
-            return made["metadata"].get("labels") == {"added": "yes"}
+    def changed() -> Tree | None:
+        made = api.create(alone.path("configmaps"), {"metadata": {"generateName": "m-"}})
+        return made if made["metadata"].get("labels") else None
 
-        eventually(labelled, 4)
-    finally:
-        api.delete(f"{GROUP}/mutatingadmissionpolicybindings/{name}")
-        api.delete(f"{GROUP}/mutatingadmissionpolicies/{name}")
+    made = eventually(changed, 4)
+    assert made["metadata"]["labels"] == {"added": "yes"} and made["data"] == {"label": "yes"}
+
+
+def test_item_112_a_patch_that_does_not_fit(api: Api, alone: Namespace, policies: Policies) -> None:
+    patch = {"patchType": "JSONPatch", "jsonPatch": {"expression": '[JSONPatch{op: "remove", path: "/zz"}]'}}
+    name = policies.add("mutating", {"reinvocationPolicy": "Never", "mutations": [patch]}, {})
+    answer = eventually(lambda: _denied(api, alone), 4)
+    assert (answer.status, answer.reason) == (403, "Invalid")
+    assert answer.message == (
+        f"policy '{name}' with binding '{name}' denied request: JSON Patch: error in remove for path: '/zz': "
+        "Unable to remove nonexistent key: zz: missing value"
+    )
+
+
+def test_item_113_expressions_about_devices(api: Api, ns: Namespace) -> None:
+    resource = "/apis/resource.k8s.io/v1"
+    claim = {"devices": {"requests": [{"name": "one", "exactly": {"deviceClassName": "gpu"}}]}}
+    made = api.create(f"{resource}/namespaces/{ns}/resourceclaims", {"metadata": {"name": "counted"}, "spec": claim})
+    assert made["spec"]["devices"]["requests"][0]["exactly"] == {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
+    bad = {"metadata": {"name": "never-made"}, "spec": {"selectors": [{"cel": {"expression": "device.nope == 'x'"}}]}}
+    answer = api.post(f"{resource}/deviceclasses", bad)
+    assert answer.status == 422 and answer.cause_fields == ["spec.selectors[0].cel.expression"]
+    assert "compilation failed: ERROR: <input>:1:7: undefined field 'nope'" in answer.message

@@ -9,7 +9,6 @@ from hekla.cel.functions import FUNCTIONS, Overload
 _MODULES: dict[str, str] = {
     "access": "path group serviceAccount resource subresource namespace name fieldSelector labelSelector check errored error allowed "
     "reason jsonpatch.escapeKey",
-    "devices": "includes",
     "formats": "validate",
     "lists": "isSorted min max sum indexOf lastIndexOf slice flatten lists.range distinct reverse sort first last sets.contains "
     "sets.equivalent sets.intersects",

@@ -149,7 +149,7 @@ def check_declared(schema: Json, path: str, found: list[FieldError], *, root: bo
             continue
         uses_old = False
         for which in ("rule", "messageExpression"):
-            if not rule.get(which):
+            if not (rule.get(which) or "").strip():
                 continue
             try:
                 program = compiled(rule, which, self_type)

@@ -64,6 +64,12 @@ def _versions(versions: Any, found: Errors) -> None:
         return
     seen: set[str] = set()
     storage = 0
+    # Where all versions have one schema it is one schema for Kubernetes, and its errors are named by where that stood in v1beta1.
+    schemas = [(version.get("schema") or {}).get("openAPIV3Schema") for version in versions]
+    first = schemas[0]
+    alike = first is not None and all(schema == first for schema in schemas)
+    if alike and first is not None:
+        structural(first, "spec.validation.openAPIV3Schema", found)
     for position, version in enumerate(versions):
         path = f"spec.versions[{position}]"
         name = version.get("name") or ""
@@ -75,7 +81,7 @@ def _versions(versions: Any, found: Errors) -> None:
         schema = (version.get("schema") or {}).get("openAPIV3Schema")
         if schema is None:
             found.append(required(f"{path}.schema.openAPIV3Schema", "schemas are required"))
-        else:
+        elif not alike:
             structural(schema, f"{path}.schema.openAPIV3Schema", found)
         for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
             _column(column, f"{path}.additionalPrinterColumns[{index}]", found)
@@ -144,7 +150,7 @@ def structural(schema: Json, path: str, found: Errors, *, root: bool = True, unc
         found.append(forbidden(f"{path}.items", "items must be a schema object and not an array"))
     elif items is not None:
         listed = schema.get("x-kubernetes-list-type") in ("map", "set")
-        structural(items, f"{path}.items", found, root=False, uncorrelated=uncorrelated or ("" if listed else f"{path}.items"))
+        structural(items, f"{path}.items", found, root=False, uncorrelated=uncorrelated or ("" if listed else path))
     elif kind == "array":
         found.append(required(f"{path}.items", "must be specified"))
     _list_type(schema, path, found)

@@ -15,7 +15,7 @@ from hekla.local.apiserver.objects.validation.metadata import Errors, metadata, 
 Json = dict[str, Any]
 
 OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
-REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge", "Unauthorized")
+REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
 MOST_CONDITIONS, MOST_ANNOTATIONS, LONGEST_VALUE = 64, 20, 5 * 1024
 _IDENTIFIER = re.compile("[_a-zA-Z][_a-zA-Z0-9]*")
 
@@ -70,7 +70,7 @@ def validating(tree: Json) -> Errors:
     seen: set[str] = set()
     for position, annotation in enumerate(annotations):
         where = f"spec.auditAnnotations[{position}]"
-        _annotation(annotation, where, params, variables, found)
+        _annotation(annotation, where, (tree.get("metadata") or {}).get("name") or "", params, variables, found)
         if annotation.get("key") in seen:
             found.append(duplicate(f"{where}.key", annotation.get("key")))
         seen.add(annotation.get("key") or "")
@@ -167,18 +167,17 @@ def _validation(validation: Json, where: str, params: bool, variables: Json | No
         found.append(invalid(f"{where}.message", message, "must be non-empty if specified"))
     elif "\n" in message:
         found.append(invalid(f"{where}.message", message, "must not contain line breaks"))
-    elif "\n" in text.strip() and not message:
-        found.append(required(f"{where}.message", "message must be specified if expression contains line breaks"))
     reason = validation.get("reason")
     if reason is not None and reason not in REASONS:
         found.append(not_supported(f"{where}.reason", reason, REASONS))
 
 
-def _annotation(annotation: Json, where: str, params: bool, variables: Json | None, found: Errors) -> None:
+def _annotation(annotation: Json, where: str, policy: str, params: bool, variables: Json | None, found: Errors) -> None:
     from hekla.cel.types import NULL, STRING
 
     text = annotation.get("valueExpression") or ""
-    found += [invalid(f"{where}.key", annotation.get("key") or "", reason) for reason in names.qualified_name(annotation.get("key") or "")]
+    key = f"{policy}/{annotation.get('key') or ''}"
+    found += [invalid(f"{where}.key", key, reason) for reason in names.qualified_name(key)]
     if not text.strip():
         found.append(required(f"{where}.valueExpression", "valueExpression is not specified"))
     elif len(text.strip()) > LONGEST_VALUE:
@@ -215,18 +214,18 @@ def _mutation(mutation: Json, where: str, params: bool, variables: Json | None, 
         found.append(not_supported(f"{where}.patchType", kind, tuple(_FORMS)))
         return
     form = _FORMS[kind]
-    for other_kind, other in _FORMS.items():
-        if other != form and mutation.get(other) is not None:
-            why = f"{other} must be specified when patchType is {other_kind}, but not otherwise"
-            found.append(invalid(f"{where}.{other}", mutation[other], why))
     if mutation.get(form) is None:
         found.append(required(f"{where}.{form}", f"must be specified when patchType is {kind}"))
-        return
-    text = (mutation[form].get("expression") or "").strip()
-    if not text:
-        found.append(required(f"{where}.{form}.expression", "expression is not specified"))
-        return
-    usable(lambda: mutation_program(kind, text, params, variables), text, f"{where}.{form}.expression", found)
+    else:
+        text = (mutation[form].get("expression") or "").strip()
+        if not text:
+            found.append(required(f"{where}.{form}.expression"))
+        else:
+            usable(lambda: mutation_program(kind, text, params, variables), text, f"{where}.{form}.expression", found)
+    for other in _FORMS.values():
+        if other != form and mutation.get(other) is not None:
+            why = f"must not be specified when patchType is {kind}"
+            found.append(invalid(f"{where}.{other}", f"{{{other}}}", why))
 
 
 def mutation_program(kind: str, text: str, params: bool, variables: Json | None) -> Any:
