@@ -107,6 +107,7 @@ class Worker:
             self.view.started = parse_time(self.pod.status.start_time) or time.time()
         if record is not None and record.address:
             self.place(record.address)
+        self.let_in()  # a pod that is on its way out is not advanced, but all that runs in it must end
 
     # --- being told -------------------------------------------------------------------------------------------------------
 
