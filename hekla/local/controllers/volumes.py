@@ -2,10 +2,12 @@
 
 One controller for both, since a binding is one fact that is written in two objects: the volume's `claimRef` is the word that
 counts, everything else follows from it.  A step that fails half way is found half done by the next look, and finished.
-Keys are "volume/<name>" and "claim/<namespace>/<name>".  One worker, so that no two claims choose among the same volumes at once.
+Keys are "volume/<name>" and "claim/<namespace>/<name>".
 """
 
 from __future__ import annotations
+
+import asyncio
 
 from hekla.api.claims import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
 from hekla.kube.cache import Cache
@@ -28,7 +30,7 @@ class VolumeController(Controller):
     """Binds claims to volumes and keeps the phases of both."""
 
     name = "persistentvolume-binder"
-    workers = 1
+    workers = 8
 
     def __init__(
         self, client: Client, volumes: Cache[Json], found: Cache[Json], classes: Cache[Json], recorder: Recorder, own: str = "",
@@ -41,6 +43,8 @@ class VolumeController(Controller):
         self.classes = classes
         self.recorder = recorder
         self.own = own
+        self.taken: set[str] = set()
+        """Volumes that a claim has chosen and that the cache does not show as chosen yet."""
         self.told: dict[str, tuple[str, str]] = {}
         """What was last said of a claim that waits, by its uid: whoever asks again hears nothing new."""
         self.enqueue(volumes, lambda volume: f"volume/{volume['metadata']['name']}")
@@ -55,6 +59,7 @@ class VolumeController(Controller):
         """The claim that a volume names hears of it; one that nobody has taken may be what somebody waits for."""
         for volume in (old, new):
             if volume is not None and claims.reference(volume):
+                self.taken.discard(volume["metadata"]["name"])
                 self.queue.add(f"claim/{claims.reserved_for(volume)}")
         if new is not None and not claims.reference(new) and phase(new) == "Available" and (old is None or phase(old) != "Available"):
             for claim in self.claims.by("volume", ""):
@@ -117,9 +122,9 @@ class VolumeController(Controller):
         made = self.classes.get(claims.class_of(claim)) if claims.class_of(claim) else None
         waits = made is not None and made.get("volumeBindingMode") == "WaitForFirstConsumer"
         if not waits:
-            free = claims.best(self.volumes.by("claim", ""), claim)
+            free = claims.best((v for v in self.volumes.by("claim", "") if v["metadata"]["name"] not in self.taken), claim)
             if free is not None:
-                await self.bind(free, claim)
+                await self.take(free, claim)
                 return
         if claims.without_class(claim) and (default := claims.default_class(self.classes.all())) is not None:
             await self.patch_claim(claim, {"spec": {"storageClassName": default["metadata"]["name"]}})
@@ -201,6 +206,16 @@ class VolumeController(Controller):
 
     # --- the binding --------------------------------------------------------------------------------------------------------
 
+    async def take(self, volume: Json, claim: Json) -> None:
+        """Binds a volume that nobody else may choose meanwhile."""
+        name = volume["metadata"]["name"]
+        self.taken.add(name)
+        try:
+            await self.bind(volume, claim)
+        except BaseException:
+            self.taken.discard(name)
+            raise
+
     async def bind(self, volume: Json, claim: Json) -> None:
         """Writes what is missing of a binding, the volume first."""
         ref = claims.reference(volume)
@@ -213,13 +228,16 @@ class VolumeController(Controller):
             if not ref:
                 patch["metadata"] = {"annotations": {claims.BOUND_BY_US: "yes"}}
             volume = await self.patch_volume(volume, patch)
-        await self.show_volume(volume, "Bound")
         missing = {} if claims.BIND_COMPLETED in claims.notes(claim) else {claims.BIND_COMPLETED: "yes"}
         name = volume["metadata"]["name"]
         if not claim["spec"].get("volumeName"):
             missing[claims.BOUND_BY_US] = "yes"
+        shown = self.show_volume(volume, "Bound")
         if missing or claim["spec"].get("volumeName") != name:
-            claim = await self.patch_claim(claim, {"metadata": {"annotations": missing}, "spec": {"volumeName": name}})
+            written = self.patch_claim(claim, {"metadata": {"annotations": missing}, "spec": {"volumeName": name}})
+            claim, _ = await asyncio.gather(written, shown)
+        else:
+            await shown
         status: Json = {"phase": "Bound", "accessModes": volume["spec"].get("accessModes")}
         before = claim.get("status") or {}
         if before.get("phase") != "Bound" or not before.get("capacity"):  # what it grows to later is the resizer's word
