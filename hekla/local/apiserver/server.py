@@ -320,6 +320,10 @@ def eager(work: Coroutine[Any, Any, Answer], loop: asyncio.AbstractEventLoop) ->
         waiting = work.send(None)
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
+    if asyncio.isfuture(waiting):
+        # The mark of an `await` that no task has taken up yet: with it, a second request that begins by waiting for the same
+        # write would fail.
+        waiting._asyncio_future_blocking = False
     return loop.create_task(_go_on(work, waiting))
 
 
@@ -330,6 +334,8 @@ async def _go_on(work: Coroutine[Any, Any, Answer], waiting: Any) -> Answer:
 @types.coroutine
 def _driven(work: Coroutine[Any, Any, Answer], waiting: Any) -> Generator[Any, Any, Answer]:
     """Carries a begun coroutine to its end inside a task."""
+    if asyncio.isfuture(waiting):
+        waiting._asyncio_future_blocking = True  # as a task wants it; see `eager`
     try:
         while True:
             try:
