@@ -14,6 +14,7 @@ import re
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -62,6 +63,7 @@ def parser() -> argparse.ArgumentParser:
     differ_.add_argument("--generated", type=int, default=0, help="so many scripts made up at random, besides those written by hand")
     differ_.add_argument("--seed", type=int, default=1, help="of what is made up (default: %(default)s)")
     differ_.add_argument("--examples", type=int, default=3, help="requests named with each difference (default: %(default)s)")
+    differ_.add_argument("--counts", action="store_true", help="print how many differences each script has, as open.py notes them")
     differ_.set_defaults(command=differing)
     return result
 
@@ -124,6 +126,9 @@ def differing(options: argparse.Namespace) -> int:
     with differ.both(say) as apis:
         requests, found = differ.run_all(chosen, apis, say)
     rest, met = differences.sorted_out(found)
+    if options.counts:
+        print("\n".join(f'    "{name}": {count},' for name, count in sorted(Counter(difference.script for difference in rest).items())))
+        return 0
     print(differences.report(rest, options.examples))
     print(f"\n{requests} requests, {len(rest)} differences, {sum(met.values())} more that are intended")
     return 1 if rest else 0
