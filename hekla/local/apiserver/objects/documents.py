@@ -2,8 +2,8 @@
 
 The fast reader is msgspec's.  The careful reader keeps every pair of an object, because a key that stands twice is an error
 under strict field validation and a warning otherwise, and words its refusals as Kubernetes' JSON library does.  YAML is read
-event by event with bounds on depth and on what aliases expand to, and by Kubernetes' idea of scalars: only true and false are
-booleans, times stay text.
+event by event with bounds on depth and on what aliases expand to, and by Kubernetes' idea of scalars: yes, no, on, off, y
+and n are booleans too, times stay text.
 """
 
 from __future__ import annotations
@@ -129,7 +129,8 @@ _INT = re.compile(r"[-+]?(0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|[1-9][0-9_]*|0)").
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?").fullmatch
 _WORDS = {
     "": None, "~": None, "null": None, "Null": None, "NULL": None,
-    "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
+    **{form: True for word in ("true", "yes", "on", "y") for form in (word, word.title(), word.upper())},
+    **{form: False for word in ("false", "no", "off", "n") for form in (word, word.title(), word.upper())},
 }  # fmt: skip
 
 
