@@ -88,6 +88,7 @@ def fat_tree() -> tuple[World, Callable[[World], bool]]:
         for number, name in enumerate(names):
             hyper_node(world, name, tier, kind, below[number * size : (number + 1) * size])
         below, kind = names, "HyperNode"
+    world.run()
     world.job("large", pods=64, cpu=8, memory="1Gi", gpu=4, group={"networkTopology": hard(4)})
     return world, lambda world: len(world.decisions.binds) == 64
 

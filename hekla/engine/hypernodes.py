@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hekla.engine import matching
 from hekla.engine.nodes import Bools, NodeTable, Rows
+from hekla.engine.resources import Floats
 from hekla.engine.tasks import Group, Job, SubJob, Topology, is_allocated
 
 if TYPE_CHECKING:
@@ -60,14 +62,48 @@ class HyperTree:
         for one in self.by_name.values():
             if one.parent in self.by_name:
                 self.by_name[one.parent].children.append(one.name)
+        self.number = {name: number for number, name in enumerate(self.by_name)}
+        """Each domain's place in what `sums` gives."""
+        inside = [one.rows for one in self.by_name.values()]
+        self._above = np.array([self.number.get(one.parent, -1) for one in self.by_name.values()])
+        self._tier = np.array([one.tier for one in self.by_name.values()])
+        self._flat = np.concatenate(inside)
+        self._owner = np.repeat(np.arange(len(inside)), [len(rows) for rows in inside])
         self.tiers = sorted({*tiers, *(tier for tier, _ in infos.values()), self.by_name[ROOT].tier})
         lowest = [name for tier, names in tiers.items() if tier == self.tiers[0] for name in sorted(names)]
         self.leaves = np.full(self.size, -1, dtype=np.int64)
         self.leaf_names = lowest or [ROOT]
         if not lowest:
             self.leaves[self.by_name[ROOT].rows] = 0
+        self._chains: NDArray[np.int64] | None = None
+        """`[leaves, depth]`: each leaf and the domains above it, by number; made when first asked for."""
         for number in range(len(lowest) - 1, -1, -1):
             self.leaves[_rows(nodes, members.get(lowest[number], ()))] = number
+
+    def sums(self, values: Floats) -> Floats:
+        """`[domains]`, by their `number`: what is given for each node, added up over the nodes of each domain."""
+        result: Floats = np.bincount(self._owner, weights=values[self._flat], minlength=len(self.number)).astype(np.float64, copy=False)
+        return result
+
+    def highest_within(self, values: Floats) -> Floats:
+        """`[domains]`: the largest value of the domain itself and of all below it."""
+        result = values.copy()
+        for tier in np.unique(self._tier):
+            here = np.flatnonzero((self._tier == tier) & (self._above >= 0))
+            np.maximum.at(result, self._above[here], result[here])
+        return result
+
+    def tier_shared_with(self, domain: str) -> NDArray[np.int64]:
+        """`[leaves]`: the tier of the closest domain that holds both the leaf and this one; -1 where there is none."""
+        if self._chains is None:
+            chains = [[self.number.get(name, -1) for name in self.ancestors(leaf)] for leaf in self.leaf_names]
+            deepest = max(map(len, chains))
+            self._chains = np.array([chain + [-1] * (deepest - len(chain)) for chain in chains])
+        result = np.full(len(self.leaf_names), -1)
+        for name in reversed(self.ancestors(domain)):
+            if name in self.number:
+                result[(self._chains == self.number[name]).any(axis=1)] = self.tier_of(name)
+        return result
 
     @property
     def root_tier(self) -> int:

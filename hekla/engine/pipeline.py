@@ -139,12 +139,28 @@ class Pipeline:
 
     def candidates(self, session: Session, task: Task, scope: Bools | None = None) -> Candidates:
         """Nodes that pass every filter and have room, now or soon."""
-        mask = self.feasible(session, task, scope)
+        if scope is not None:
+            return self._candidates_within(session, task, scope)
+        mask = self.feasible(session, task)
         view = NodeView(session.state.nodes)
         mask = mask & view.fits(task.request, future=True)
         return Candidates(
             idle=np.flatnonzero(mask & view.fits(task.request, future=False)), future=np.flatnonzero(mask)
         )
+
+    def _candidates_within(self, session: Session, task: Task, scope: Bools) -> Candidates:
+        """The same in a part of the cluster, at the cost of that part."""
+        allowed = self.static_mask(session, task) & scope
+        if session.shard_mode == "hard" and session.node_scope is not None:
+            allowed &= session.node_scope
+        rows = np.flatnonzero(allowed)
+        view = NodeView(session.state.nodes, rows)
+        mask = view.fits(task.request, future=True)
+        for one in (*self.row_filters, *self.cluster_filters):
+            passed = one.mask(task.pods, view, task)
+            if passed is not None:
+                mask = mask & passed
+        return Candidates(idle=rows[mask & view.fits(task.request, future=False)], future=rows[mask])
 
     def explain(self, session: Session, task: Task, scope: Bools | None = None, room: bool = True) -> FitErrors:
         """Why no node will do: counts a reason, in the order in which the filters speak."""

@@ -20,9 +20,9 @@ from hekla.engine.pipeline import Ahead, Pipeline
 from hekla.engine.plugin import ABSTAIN, PERMIT, REJECT, Answer, Plugin, Victims, defines
 from hekla.engine.policy import Policy
 from hekla.engine.queues import Queue
-from hekla.engine.resources import Amounts, Floats
+from hekla.engine.resources import EPSILON, Amounts, Floats
 from hekla.engine.statement import Statement
-from hekla.engine.tasks import Job, Status, SubJob, Task, is_allocated
+from hekla.engine.tasks import Group, Job, Status, SubJob, Task, is_allocated
 
 if TYPE_CHECKING:
     from hekla.engine.state import State
@@ -283,6 +283,56 @@ class Session:
             for domain, score in plugin.hyper_node_order(sub_job, domains).items():
                 total[domain] = total.get(domain, 0.0) + score
         return total
+
+    def domain_ranks(self, sub_job: SubJob, domains: list[str]) -> list[tuple[float, float]] | None:
+        """For each domain what `domain_scores` sorts it by, whichever others are compared with it; larger is better.
+
+        The second part counts only where first parts are equal.  None where the order cannot be known before all are tried.
+        """
+        ordering = self.hooks("hyper_node_order")
+        if len(ordering) != 1 or not defines(ordering[0], "hyper_node_rank"):
+            return None
+        return ordering[0].hyper_node_rank(sub_job, domains)
+
+    def domain_bounds(self, sub_job: SubJob, tasks: Sequence[Task], domains: list[str]) -> list[float] | None:
+        """The most that `domain_scores` can give to a domain within each of these; None where that cannot be known."""
+        ordering = self.hooks("hyper_node_order")
+        if len(ordering) != 1 or not defines(ordering[0], "hyper_node_bounds"):
+            return None
+        return ordering[0].hyper_node_bounds(sub_job, domains, self._roomy(sub_job, tasks))
+
+    def domains_with_room(self, group: Group, tasks: Sequence[Task], domains: list[str]) -> list[bool]:
+        """Which of the domains have room for as many of the tasks as the group lacks, counted by its smallest requests.
+
+        Nodes are counted as empty of filters, so what is left out is certainly too small.
+        """
+        roomy = self._roomy(group, tasks)
+        return [roomy is None or bool(roomy[self.tree.number[name]]) for name in domains]
+
+    def _roomy(self, group: Group, tasks: Sequence[Task]) -> Bools | None:
+        """`[domains]` of the tree, or None where room alone decides nothing."""
+        lacking = self._lacking(group)
+        if lacking <= 0 or not tasks or not self.tree.real:
+            return None
+        smallest: dict[int, float] | None = None
+        for pods in {id(task.pods): task for task in tasks}.values():
+            asked = dict(pods.request)
+            smallest = asked if smallest is None else {key: min(value, asked[key]) for key, value in smallest.items() if key in asked}
+        future = self.state.nodes.future_idle()
+        fit: Floats = np.where(self.state.nodes.ready, float(lacking), 0.0)
+        for column, value in (smallest or {}).items():
+            if value > 0:
+                fit = np.minimum(fit, np.floor((future[column] + EPSILON) / value))
+        return self.tree.sums(np.maximum(fit, 0.0)) >= lacking
+
+    def _lacking(self, group: Group) -> int:
+        """How many more pods the group needs before anybody calls it ready or pipelined; 0 where gang alone does not decide that."""
+        deciding = {plugin.name for hook in ("job_pipelined", "sub_job_pipelined") for plugin in self.hooks(hook)}
+        ready = {plugin.name for plugin in self.hooks("job_ready")}
+        if deciding != {"gang"} or "gang" not in ready:
+            return 0
+        counts = group.counts
+        return int(group.min_available) - counts.ready - counts.pending_best_effort - counts.waiting
 
     # ------------------------------------------------------------------------------------------------- verdicts on queues
 

@@ -8,7 +8,7 @@ answer is known beforehand, and the turns are taken together.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -165,31 +165,72 @@ class _Turns:
 
 def allocate_job(session: Session, queue: Queue, job: Job, sheet: Worksheet) -> Statement | None:
     """A job with sub-groups or a hard topology: each domain is tried dry, the best that holds it is taken."""
-    best: tuple[float, str, list[Operation], Worksheet, dict[str, str]] | None = None
-    before = {uid: one.allocated_domain for uid, one in job.sub_jobs.items()}
+    best: _Trial | None = None
+    tasks = [task for one in sheet.order for task in sheet.tasks[one.uid]]
+    skipped = ""
     for domains in session.gradient_of_job(job, "allocate"):
-        for domain in domains:
-            job.fit_errors = {}
-            trial = sheet.copy()
-            score, statements = _try_domain(session, queue, job, trial, domain)
-            taken = {uid: one.allocated_domain for uid, one in job.sub_jobs.items()}
-            for uid, one in job.sub_jobs.items():
-                one.allocated_domain = before[uid]
-            saved = [operation for statement in statements for operation in statement.save()]
-            holds = bool(saved) and (session.job_ready(job) or session.job_pipelined(job))
-            for statement in statements:
-                statement.discard()
-            if holds and (best is None or score > best[0]):
-                best = (score, domain, saved, trial, taken)
+        roomy = session.domains_with_room(job, tasks, domains)
+        skipped = domains[-1] if not roomy[-1] else ""
+        best = _best_trial(session, queue, job, sheet, [one for one, has_room in zip(domains, roomy) if has_room])
         if best is not None:
             break
     if best is None:
+        if skipped:
+            _try_job(session, queue, job, sheet, skipped)  # Only to hear which of its tasks found what lacking.
         return None
     statement = session.statement()
-    statement.replay(best[2])
-    sheet.order, sheet.tasks = best[3].order, best[3].tasks
-    sheet.domain, sheet.domains = best[1], best[4]
+    statement.replay(best.saved)
+    sheet.order, sheet.tasks = best.sheet.order, best.sheet.tasks
+    sheet.domain, sheet.domains = best.domain, best.taken
     return statement
+
+
+class _Trial(NamedTuple):
+    """A domain that holds a job, and how."""
+
+    score: float
+    domain: str
+    saved: list[Operation]
+    sheet: Worksheet
+    taken: dict[str, str]
+
+
+def _best_trial(session: Session, queue: Queue, job: Job, sheet: Worksheet, domains: list[str]) -> _Trial | None:
+    """The domain with the highest score among those that hold the job, the first of equals.
+
+    Where no domain left can do better than the best so far, the rest is not tried: what one sub-job can score at most is known.
+    """
+    best: tuple[_Trial, int] | None = None
+    bounds: list[float] | None = None
+    if len(sheet.order) == 1 and len(domains) > 1:
+        (only,) = sheet.order
+        bounds = session.domain_bounds(only, sheet.tasks[only.uid], domains)
+    order = list(range(len(domains)))
+    if bounds is not None:
+        order.sort(key=lambda at: (-bounds[at], at))
+    for at in order:
+        if best is not None and bounds is not None and (bounds[at], -at) < (best[0].score, -best[1]):
+            break
+        trial = _try_job(session, queue, job, sheet, domains[at])
+        if trial is not None and (best is None or (trial.score, -at) > (best[0].score, -best[1])):
+            best = trial, at
+    return best[0] if best is not None else None
+
+
+def _try_job(session: Session, queue: Queue, job: Job, sheet: Worksheet, domain: str) -> _Trial | None:
+    """Place the job in a domain and take everything back; None where the domain does not hold it."""
+    job.fit_errors = {}
+    before = {uid: one.allocated_domain for uid, one in job.sub_jobs.items()}
+    trial = sheet.copy()
+    score, statements = _try_domain(session, queue, job, trial, domain)
+    taken = {uid: one.allocated_domain for uid, one in job.sub_jobs.items()}
+    for uid, one in job.sub_jobs.items():
+        one.allocated_domain = before[uid]
+    saved = [operation for statement in statements for operation in statement.save()]
+    holds = bool(saved) and (session.job_ready(job) or session.job_pipelined(job))
+    for statement in statements:
+        statement.discard()
+    return _Trial(score, domain, saved, trial, taken) if holds else None
 
 
 def _try_domain(
@@ -251,28 +292,59 @@ def _allocate_sub_job(
         nominated = allocate_nominated(session, queue, sub_job, tasks)
         if nominated is not None:
             return nominated, 0.0
+    skipped = ""
     for domains in session.gradient_of_sub_job(sub_job, domain, "allocate"):
-        found: list[tuple[str, list[Operation], list[Task]]] = []
-        for one in domains:
-            for key in [task.key for task in tasks]:
-                sub_job.job.fit_errors.pop(key, None)
-            rest = list(tasks)
-            statement = allocate_tasks(session, queue, sub_job, rest, session.nodes_of_domain(one), False)
-            if statement is None:
-                continue
-            if statement:
-                found.append((one, statement.save(), rest))
-            statement.discard()
+        roomy = session.domains_with_room(sub_job, tasks, domains)
+        skipped = domains[-1] if not roomy[-1] else ""
+        within = [one for one, has_room in zip(domains, roomy) if has_room]
+        found = _try_sub_job(session, queue, sub_job, tasks, within)
         if not found:
             continue
-        scores = session.domain_scores(sub_job, [one for one, _, _ in found])
-        best = max(range(len(found)), key=lambda at: (scores.get(found[at][0], 0.0), -at))
+        scores = session.domain_scores(sub_job, [one.domain for one in found])
+        best = max(range(len(found)), key=lambda at: (scores.get(found[at].domain, 0.0), -found[at].place))
+        chosen = found[best]
         statement = session.statement()
-        statement.replay(found[best][1])
-        sub_job.allocated_domain = session.tree.common(sub_job.allocated_domain, found[best][0])
-        tasks[:] = found[best][2]
-        return statement, scores.get(found[best][0], 0.0)
+        statement.replay(chosen.saved)
+        sub_job.allocated_domain = session.tree.common(sub_job.allocated_domain, chosen.domain)
+        tasks[:] = chosen.rest
+        return statement, scores.get(chosen.domain, 0.0)
+    if skipped:
+        _try_sub_job(session, queue, sub_job, tasks, [skipped])  # Only to hear what its tasks found lacking.
     return None, 0.0
+
+
+class _Found(NamedTuple):
+    """A domain that holds a sub-job, its place among those asked about, and what would be left to place."""
+
+    domain: str
+    place: int
+    saved: list[Operation]
+    rest: list[Task]
+
+
+def _try_sub_job(session: Session, queue: Queue, sub_job: SubJob, tasks: list[Task], domains: list[str]) -> list[_Found]:
+    """The domains that hold the sub-job; where the best is known beforehand, it and at most one that ties with it."""
+    found: list[_Found] = []
+    order = list(range(len(domains)))
+    ranks = session.domain_ranks(sub_job, domains) if len(domains) > 1 else None
+    if ranks is not None:
+        order.sort(key=lambda at: (-ranks[at][0], -ranks[at][1], at))
+    for at in order:
+        if found and ranks is not None:
+            best = ranks[found[0].place]
+            # A second of the same rank matters to the score: what decides between equals is counted only where there are some.
+            if len(found) > 1 or not best[1] or ranks[at][0] != best[0]:
+                break
+        for key in [task.key for task in tasks]:
+            sub_job.job.fit_errors.pop(key, None)
+        rest = list(tasks)
+        statement = allocate_tasks(session, queue, sub_job, rest, session.nodes_of_domain(domains[at]), False)
+        if statement is None:
+            continue
+        if statement:
+            found.append(_Found(domains[at], at, statement.save(), rest))
+        statement.discard()
+    return found
 
 
 def allocate_tasks(

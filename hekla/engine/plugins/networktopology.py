@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from hekla.engine.hypernodes import ROOT, HyperTree
-from hekla.engine.nodes import NodeView
+from hekla.engine.nodes import Bools, NodeView
 from hekla.engine.plugin import MAX_SCORE, Arguments, Depends, Plugin, Score
 from hekla.engine.resources import CPU, MEMORY, Amounts, Floats, add, empty, less_equal
 from hekla.engine.tasks import Group, Job, SubJob, Task
@@ -61,8 +61,10 @@ class NetworkTopologyAware(Plugin):
     def open(self, session: Session) -> None:
         self.session = session
         self.tree: HyperTree = session.tree
-        self.totals: dict[str, dict[str, Amounts]] = {}
-        self.used: dict[str, Floats] = {}
+        self.totals: dict[tuple[str, str], Floats] = {}
+        """What was free when the cycle began, `[domains]`, by kind of room and resource; computed once asked for."""
+        self.nearness: dict[str, Floats] = {}
+        """For each domain that was asked about: how near the leaves are to it, `[leaves + 1]`."""
 
     # ------------------------------------------------------------------------------------------------- which domains
 
@@ -109,22 +111,19 @@ class NetworkTopologyAware(Plugin):
 
     def _could_hold(self, name: str, minimum: Amounts, purpose: str) -> bool:
         """As things stood when the cycle began; a domain that is let through may still turn out too full."""
-        totals = self._totals(name)
-        if purpose == "allocate":
-            return less_equal(minimum, totals["idle"]) or less_equal(minimum, totals["future"])
-        return less_equal(minimum, totals["allocatable"])
+        number = self.tree.number[name]
+        kinds = ("idle", "future") if purpose == "allocate" else ("allocatable",)
+        return any(
+            less_equal(minimum, {resource: float(self._totals(kind, resource)[number]) for resource in minimum}) for kind in kinds
+        )
 
-    def _totals(self, name: str) -> dict[str, Amounts]:
-        found = self.totals.get(name)
+    def _totals(self, kind: str, resource: str) -> Floats:
+        found = self.totals.get((kind, resource))
         if found is None:
-            nodes, rows = self.session.state.nodes, self.tree.by_name[name].rows
-            idle, future, allocatable = self.session.opening_room()
-            space = nodes.space
-            found = self.totals[name] = {
-                "idle": space.amounts(idle[:, rows].sum(axis=1)),
-                "future": space.amounts(future[:, rows].sum(axis=1)),
-                "allocatable": space.amounts(allocatable[:, rows].sum(axis=1)),
-            }
+            room = dict(zip(("idle", "future", "allocatable"), self.session.opening_room()))[kind]
+            column = self.session.state.nodes.space.index.get(resource, len(room))
+            found = self.tree.sums(room[column]) if column < len(room) else np.zeros(len(self.tree.number))
+            self.totals[kind, resource] = found
         return found
 
     def _widest(self, gradient: list[list[str]]) -> list[list[str]]:
@@ -144,35 +143,61 @@ class NetworkTopologyAware(Plugin):
     # ------------------------------------------------------------------------------------------------- which is best
 
     def hyper_node_order(self, sub_job: SubJob, domains: list[str]) -> dict[str, float]:
-        asked = empty()
-        for task in sub_job.tasks.values():
-            add(asked, task.request.amounts)
-        scores = {name: self._packed(name, asked) for name in domains}
+        packed = self._packed_together(sub_job)
+        scores = {name: float(packed[self.tree.number[name]]) for name in domains}
         best = max(scores.values(), default=0.0)
         tied = [name for name, score in scores.items() if score == best]
         if len(tied) > 1 and sub_job.tasks:
             for name in tied:
-                inside = set(self.tree.by_name[name].rows.tolist())
-                here = sum(1 for task in sub_job.tasks.values() if task.row in inside)
-                scores[name] += here / len(sub_job.tasks)
+                scores[name] += self._share_inside(sub_job, name)
         return {name: score * MAX_SCORE * self.weight for name, score in scores.items()}
 
-    def _packed(self, name: str, asked: Amounts) -> float:
-        """How full the domain would be, 0 to 1; 0 where it would overflow."""
-        nodes, rows = self.session.state.nodes, self.tree.by_name[name].rows
-        total, weights = 0.0, 0
+    def hyper_node_rank(self, sub_job: SubJob, domains: list[str]) -> list[tuple[float, float]]:
+        """What `hyper_node_order` gives, whichever of the domains are compared: by fullness, and what it adds between equals."""
+        packed, scale = self._packed_together(sub_job), MAX_SCORE * self.weight
+        return [
+            (float(packed[self.tree.number[name]]) * scale, self._share_inside(sub_job, name) * scale) for name in domains
+        ]
+
+    def hyper_node_bounds(self, sub_job: SubJob, domains: list[str], roomy: Bools | None) -> list[float]:
+        """The most that `hyper_node_order` can give to any domain within each of these; `roomy`, `[domains]`, are the possible ones."""
+        packed = self._packed_together(sub_job)
+        most = self.tree.highest_within(packed if roomy is None else np.where(roomy, packed, 0.0))
+        placed = any(task.row >= 0 for task in sub_job.tasks.values())
+        return [(float(most[self.tree.number[name]]) + placed) * MAX_SCORE * self.weight for name in domains]
+
+    def _share_inside(self, sub_job: SubJob, name: str) -> float:
+        placed = [task.row for task in sub_job.tasks.values() if task.row >= 0]
+        if not placed:
+            return 0.0
+        return int(np.isin(placed, self.tree.by_name[name].rows).sum()) / len(sub_job.tasks)
+
+    def _packed_together(self, sub_job: SubJob) -> Floats:
+        asked = empty()
+        for task in sub_job.tasks.values():
+            add(asked, task.request.amounts)
+        return self._packed(asked)
+
+    def _packed(self, asked: Amounts) -> Floats:
+        """`[domains]`: how full each would be, 0 to 1; 0 where it would overflow."""
+        nodes = self.session.state.nodes
+        total: Floats = np.zeros(len(self.tree.number))
+        over = np.zeros(len(total), dtype=np.bool_)
+        weights = 0
         for resource, wanted in asked.items():
             weight = self.weights.get(resource)
             if weight is None or wanted <= 0:
                 continue
             column = nodes.space.column(resource)
-            allocatable = float(nodes.allocatable[column][rows].sum())
-            filled = float((nodes.used[column] + nodes.pipelined[column])[rows].sum()) + wanted
-            if filled > allocatable:
-                return 0.0
-            total += weight * filled / allocatable
+            allocatable = self.tree.sums(nodes.allocatable[column])
+            filled = self.tree.sums(nodes.used[column] + nodes.pipelined[column]) + wanted
+            over |= filled > allocatable
+            total += weight * filled / np.where(allocatable > 0, allocatable, 1.0)
             weights += weight
-        return total / weights if weights else 0.0
+        if weights:
+            total /= weights
+        total[over] = 0.0
+        return total
 
     # ------------------------------------------------------------------------------------------------- which node
 
@@ -187,15 +212,7 @@ class NetworkTopologyAware(Plugin):
         if not task.allocated_domain:
             return None
         leaves = nodes.take(self.tree.leaves)
-        lowest, highest = self.tree.tiers[0], self.tree.tiers[-1]
-        values = np.zeros(len(self.tree.leaf_names) + 1)
-        for number, leaf in enumerate(self.tree.leaf_names):
-            common = self.tree.common(leaf, task.allocated_domain)
-            if leaf == task.allocated_domain or highest == lowest:
-                values[number] = 1.0
-            elif common:
-                values[number] = (highest - self.tree.tier_of(common)) / (highest - lowest)
-        result: Floats = values[leaves]
+        result: Floats = self._nearness(task.allocated_domain)[leaves]
         if len(result) and np.count_nonzero(result == result.max()) > 1:
             here = np.zeros(len(self.tree.leaf_names) + 1)
             for one in task.subjob.tasks.values():
@@ -204,20 +221,33 @@ class NetworkTopologyAware(Plugin):
             result = result + np.where(result == result.max(), here[leaves] / len(task.subjob.tasks), 0.0)
         return result
 
+    def _nearness(self, domain: str) -> Floats:
+        found = self.nearness.get(domain)
+        if found is None:
+            lowest, highest = self.tree.tiers[0], self.tree.tiers[-1]
+            found = self.nearness[domain] = np.zeros(len(self.tree.leaf_names) + 1)
+            shared = self.tree.tier_shared_with(domain)
+            if highest > lowest:
+                found[:-1] = np.where(shared >= 0, (highest - shared) / (highest - lowest), 0.0)
+            same = np.array([leaf == domain for leaf in self.tree.leaf_names]) | (highest == lowest)
+            found[:-1][same] = 1.0
+        return found
+
     def _beside(self, pods: PodClass, nodes: NodeView) -> Floats | None:
         """Pods without a topology fill the fullest domains, and nodes outside of all domains first."""
         if not self.arguments.normal_pods or not self.tree.real:
             return None
         total: Floats = np.zeros(len(nodes))
+        packed = self._packed(pods.request.amounts)
         weights = 0.0
         for step, tier in enumerate(range(self.tree.tiers[0], self.tree.tiers[-1] + 1)):
             weight = self.fading**step
             values: Floats = np.ones(len(nodes.table))
             for one in self.tree.by_name.values():
                 if one.tier == tier and one.name != ROOT:
-                    values[one.rows] = self._packed(one.name, pods.request.amounts)
+                    values[one.rows] = packed[self.tree.number[one.name]]
             if tier == self.tree.root_tier:
-                values[self.tree.by_name[ROOT].rows] = self._packed(ROOT, pods.request.amounts)
+                values[self.tree.by_name[ROOT].rows] = packed[self.tree.number[ROOT]]
             total += weight * nodes.take(values)
             weights += weight
         return total / weights if weights else total
