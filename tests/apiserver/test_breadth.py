@@ -12,6 +12,7 @@ from tests.apiserver.http import CONFIG_MAPS, Http, config_map, pod
 from tests.apiserver.samples import body
 from tests.apiserver_process import ApiServerProcess
 
+PEM = base64.b64encode(b"-----BEGIN CERTIFICATE-----").decode()
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
@@ -183,6 +184,9 @@ def test_a_signer_has_its_own_approvers(http: Http) -> None:
         403, 'user not permitted to approve requests with signerName "example.com/matrix"',
     )  # fmt: skip
     assert approve("approver")[0] == 200
+    signed = http.patch(f"{requests}/wanted/status", {"status": {"certificate": PEM, "conditions": []}})
+    assert [condition["type"] for condition in signed.tree["status"]["conditions"]] == ["Approved"]
+    assert signed.tree["status"]["certificate"] == PEM
 
 
 def test_a_node_is_tainted_until_it_is_ready(http: Http) -> None:

@@ -65,6 +65,8 @@ class Strategy:
     prepare_status: Callable[[Json, Json], None] = nothing
     """(new, old): restores all that the status endpoint may not change."""
     validate_status: Callable[[Json, Json], list[FieldError]] = no_errors
+    prepare_decision: Callable[[Json, Json, str], None] | None = None
+    """(new, old, subresource), where the parts of one status are written through two subresources (certificates)."""
     generation: bool = False
     """The server manages metadata.generation (section 2.2)."""
     unconditional_update: bool = True

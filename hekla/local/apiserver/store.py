@@ -37,8 +37,8 @@ HELD_BYTES = 4 * 1024 * 1024
 SHELF_BYTES = 1024 * 1024 * 1024
 HISTORY_EVENTS = 100_000
 """A collection."""
-SUPERSEDED_EVENTS = 90_000
-"""Events that hold a state of which there is a newer one, over all collections: some 25 MB of rows."""
+SUPERSEDED_EVENTS = 80_000
+"""Events that hold a state of which there is a newer one, over all collections: some 40 MB of rows."""
 
 BUSY = 10
 """Writes in a commit from which on watchers are told in steps."""

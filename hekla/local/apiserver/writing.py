@@ -281,8 +281,10 @@ class Writer:
         errors: Sequence[FieldError] = ()
         if subresource == "server":
             pass  # the server's own hand, which may change every part
-        elif subresource == "status":
+        elif subresource in ("status", "approval"):
             strategy.prepare_status(new, old)
+            if strategy.prepare_decision is not None:
+                strategy.prepare_decision(new, old, subresource)
             errors = strategy.validate_status(new, old)
         elif subresource in NARROW:
             errors = NARROW[subresource](new, old)

@@ -137,7 +137,7 @@ TABLE: dict[tuple[str, str], tuple[_Row, ...]] = {
     ("networking.k8s.io", "v1"): (
         _Row("IngressClass", "ingressclasses", "", "Cg"),
         _Row("Ingress", "ingresses", "ing", "g", subresources=_STATUS),
-        _Row("IPAddress", "ipaddresses", "ip", "C"),
+        _Row("IPAddress", "ipaddresses", "ip", "C", name_rule=names.path_segment),
         _Row("NetworkPolicy", "networkpolicies", "netpol", "g"),
         _Row("ServiceCIDR", "servicecidrs", "", "C", subresources=_STATUS),
     ),
@@ -263,6 +263,7 @@ def _strategy(group: str, row: _Row) -> Strategy:
         validate_update=strategies.validate_update(key),
         prepare_status=strategies.only_status,
         validate_status=strategies.validate_status(key),
+        prepare_decision=strategies.certificate_decision if row.kind == "CertificateSigningRequest" else None,
         generation="g" in row.flags,
         unconditional_update="v" not in row.flags,
         create_on_update="u" in row.flags,

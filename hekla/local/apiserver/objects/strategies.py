@@ -220,6 +220,29 @@ _PREPARE_UPDATE: dict[tuple[str, str], Callable[[Json, Json], None]] = {
 }
 
 
+DECISIONS = ("Approved", "Denied")
+
+
+def certificate_decision(new: Json, old: Json, subresource: str) -> None:
+    """Conditions are the approver's, the certificate is the signer's; neither touches what is the other's."""
+    status, before = new.setdefault("status", {}), old.get("status") or {}
+    if subresource == "approval":
+        if "certificate" in before:
+            status["certificate"] = before["certificate"]
+        else:
+            status.pop("certificate", None)
+        return
+    kept = [condition for condition in before.get("conditions") or () if condition.get("type") in DECISIONS]
+    given = status.get("conditions") or []
+    if [condition for condition in given if condition.get("type") in DECISIONS] == kept:
+        return
+    others = [condition for condition in given if condition.get("type") not in DECISIONS]
+    if kept or others:
+        status["conditions"] = kept + others
+    else:
+        status.pop("conditions", None)
+
+
 def prepare_update(key: tuple[str, str], has_status: bool) -> Callable[[Json, Json], None]:
     return _PREPARE_UPDATE.get(key, keep_status if has_status else nothing)
 
