@@ -278,3 +278,11 @@ def test_dry_run_is_refused_as_the_real_thing_is(policies: Policies) -> None:
     tree = config_map(f"dry-{policies.mark}")
     tree["metadata"]["labels"] = {"mark": policies.mark}
     assert policies.http.post(CONFIG_MAPS + "?dryRun=All", tree).status == 422
+
+
+def test_decisions_are_counted(policies: Policies) -> None:
+    policies.validating({"expression": "false"})
+    policies.create("a")
+    page = policies.http.get("/metrics").body.decode()
+    labels = f'enforcement_action="deny",error_type="no_error",policy="vp-{policies.mark}",policy_binding="vpb-{policies.mark}"'
+    assert f"apiserver_validating_admission_policy_check_total{{{labels}}} 1" in page

@@ -25,13 +25,14 @@ class Hook:
     """A webhook of a configuration."""
 
     __slots__ = (
-        "client_config", "conditions", "configuration", "ignores_failure", "match_policy", "name", "namespace_selector", "object_selector",
-        "place", "reinvoke", "rules", "side_effects", "timeout", "unusable", "version",
+        "client_config", "conditions", "configuration", "ignores_failure", "kind", "match_policy", "name", "namespace_selector",
+        "object_selector", "place", "reinvoke", "rules", "side_effects", "timeout", "unusable", "version",
     )  # fmt: skip
 
-    def __init__(self, configuration: str, tree: Json, place: int = 0) -> None:
+    def __init__(self, configuration: str, tree: Json, place: int = 0, kind: str = "validating") -> None:
         self.configuration = configuration
         self.place = place
+        self.kind = kind
         self.match_policy: str = tree.get("matchPolicy") or ""
         self.name: str = tree.get("name") or ""
         self.rules: list[Json] = tree.get("rules") or []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from bisect import bisect_left
+from collections.abc import Callable
 from pathlib import Path
 
 from hekla.kube.http.server import Response
@@ -44,6 +45,8 @@ class Metrics:
         self.registry = registry
         self.seen: dict[tuple[str, Kind | None, str, str], Seen] = {}
         self.started = time.time()
+        self.more: Callable[[], list[str]] = list
+        """What admission adds to the page."""
 
     def request(self, verb: str, route: Route | None, code: int, seconds: float) -> None:
         if route is None:
@@ -98,6 +101,7 @@ class Metrics:
             "# TYPE hekla_store_version gauge", f"hekla_store_version {self.store.committed}",
             "# TYPE hekla_store_history_bytes gauge", f"hekla_store_history_bytes {self.store.superseded}",
         ]  # fmt: skip
+        lines += self.more()
         self._process(lines)
         return Response(200, ("\n".join(lines) + "\n").encode(), "text/plain; version=0.0.4; charset=utf-8")
 

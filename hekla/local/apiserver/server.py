@@ -8,10 +8,11 @@ import time
 import types
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from functools import partial
 from typing import Any
 
 from hekla.kube.http.server import Request, Response, Server, Stream, Upgrade
-from hekla.local.apiserver import bodies
+from hekla.local.apiserver import bodies, verdicts
 from hekla.local.apiserver.addresses import Addresses
 from hekla.local.apiserver.admission import Admission
 from hekla.local.apiserver.apiservices import ApiServices
@@ -81,6 +82,7 @@ class ApiServer:
         self.bootstrap = Bootstrap(self.writer)
         admission.webhooks = Webhooks(registry, self.authorizer)
         admission.policies = Policies(registry, self.writer, self.authorizer)
+        self.metrics.more = partial(verdicts.lines_of, admission.webhooks, admission.policies)
         addresses = Addresses(registry)
         for operation in ("CREATE", "UPDATE"):
             admission.plugins["services", operation] = [addresses.admit]

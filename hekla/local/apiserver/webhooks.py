@@ -6,6 +6,7 @@ import asyncio
 import base64
 import binascii
 import logging
+import time
 import uuid
 from typing import Any
 
@@ -18,6 +19,7 @@ from hekla.local.apiserver.call import untyped
 from hekla.local.apiserver.hook import Hook, HookClients, Unreachable
 from hekla.local.apiserver.kind import Json
 from hekla.local.apiserver.matching import ConditionFailed, Key, key_of, object_in, request_tree, scope_of, selected, through
+from hekla.local.apiserver.metrics import Histogram
 from hekla.local.apiserver.objects import patch as patches
 from hekla.local.apiserver.objects.errors import BadBody
 from hekla.local.apiserver.registry import Registry, Resource
@@ -58,6 +60,7 @@ class Chain:
         self._hooks: list[Hook] | None = None
         self._matching: dict[Key, tuple[tuple[Hook, Resource], ...]] = {}
         self._generation = -1
+        self.kind = "admit" if plural.startswith("mutating") else "validating"
 
     def _changed(self, events: list[Event]) -> None:
         self._hooks = None
@@ -68,14 +71,15 @@ class Chain:
         """In order of configuration name, then position."""
         if self._hooks is None:
             self._hooks = [
-                Hook(key, tree, place)
+                Hook(key, tree, place, self.kind)
                 for key in self.collection.ordered()
                 for place, tree in enumerate(self.collection.rows[key].tree().get("webhooks") or [])
             ]
         return self._hooks
 
     def wanted(self, attributes: Attributes) -> bool:
-        return bool(self._by_rule(attributes)) and any(self._selected(hook, attributes) for hook, _ in self._by_rule(attributes))
+        found = self._by_rule(attributes)
+        return bool(found) and any(self._selected(hook, attributes) for hook, _ in found)
 
     def _by_rule(self, attributes: Attributes) -> tuple[tuple[Hook, Resource], ...]:
         """By the rules alone, each with the group and version in which the webhook wants to see the object."""
@@ -127,6 +131,11 @@ class Webhooks:
         self.mutating = Chain(registry, "mutatingwebhookconfigurations")
         self.validating = Chain(registry, "validatingwebhookconfigurations")
         self.clients = HookClients(registry)
+        self.calls: dict[tuple[str, str, str, int, bool], Histogram] = {}
+        """(webhook, type, operation, code of its answer, refused) -> how long it took."""
+        self.rejections: dict[tuple[str, str, str, str, int], int] = {}
+        """(webhook, type, operation, sort of error, code that the client saw) -> how often."""
+        self.failed_open: dict[tuple[str, str], int] = {}
 
     async def mutate(self, attributes: Attributes, *, again: bool = False) -> bool:
         """Asks one after the other; each sees what those before it changed.  Whether any changed something.
@@ -211,11 +220,24 @@ class Webhooks:
         if call.dry_run and hook.side_effects not in ("None", "NoneOnDryRun"):
             raise bad_request(f'admission webhook "{hook.name}" does not support dry run')
         uid = str(uuid.uuid4())
+        started = time.perf_counter()
+        kind = hook.kind
         try:
             response = await self._exchange(hook, matched, attributes, uid)
         except Unreachable as error:
+            self._count(hook, attributes, 0 if hook.ignores_failure else 500, True, started)
+            if hook.ignores_failure:
+                self.failed_open[hook.name, kind] = self.failed_open.get((hook.name, kind), 0) + 1
+            else:
+                rejection = (hook.name, kind, attributes.operation, "calling_webhook_error", 0)
+                self.rejections[rejection] = self.rejections.get(rejection, 0) + 1
             self._failed(hook, str(error))
             return None
+        code = 200 if response.allowed else (response.status or {}).get("code") or 400
+        self._count(hook, attributes, code, not response.allowed, started)
+        if not response.allowed:
+            rejection = (hook.name, kind, attributes.operation, "no_error", code)
+            self.rejections[rejection] = self.rejections.get(rejection, 0) + 1
         for name, value in (response.auditAnnotations or {}).items():
             call.annotate(f"{hook.name}/{name}", value)
         for text in response.warnings or ():
@@ -223,6 +245,13 @@ class Webhooks:
         if not response.allowed:
             raise denied(hook.name, response.status or {})
         return response
+
+    def _count(self, hook: Hook, attributes: Attributes, code: int, rejected: bool, started: float) -> None:
+        key = (hook.name, hook.kind, attributes.operation, code, rejected)
+        durations = self.calls.get(key)
+        if durations is None:
+            durations = self.calls[key] = Histogram()
+        durations.observe(time.perf_counter() - started)
 
     async def _exchange(self, hook: Hook, matched: Resource, attributes: Attributes, uid: str) -> Response:
         client, path, url = self.clients.of(hook)
