@@ -17,7 +17,7 @@ import pytest_asyncio
 
 from hekla.api import core
 from hekla.local.agent.isolation import Isolation
-from tests.agent.live_cluster import POD, Cluster, cluster, condition, container
+from tests.agent.live_cluster import NODE_NAME, POD, Cluster, cluster, condition, container
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -80,6 +80,13 @@ async def test_pods_run_in_every_form(live: Cluster) -> None:
     assert said[1] == "hello"
     if form(live) != "none" and "uts" in live_namespaces(live, "hello"):
         assert said[0] == "hello"
+
+
+async def test_the_node_says_what_its_pods_go_without(live: Cluster) -> None:
+    node = await live.client.get(core.NODE, NODE_NAME)
+    said = node.metadata.annotations.get("hekla.io/goes-without", "").split(", ")
+    assert ("network of its own" in said) == (form(live) != "auto")
+    assert ("private view of the files" in said) == (form(live) == "none" or not live_namespaces(live, "hello"))
 
 
 async def test_addresses_are_each_pods_own(live: Cluster) -> None:

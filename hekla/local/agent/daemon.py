@@ -200,8 +200,9 @@ def add_nodes(daemon: Daemon, agent: Agent, recorder: Recorder, port: int, image
         base = options.node_name or "node"
         chosen = [f"{base}-{number}" for number in range(options.nodes)]
     table = sorted({row.image for row in images.rows if "*" not in row.image})
+    without = agent.host.isolation.without(options.isolation)
     for name in chosen:
-        agent.keepers[name] = NodeKeeper(daemon.client, recorder, name, capacity, allocatable, port, table)
+        agent.keepers[name] = NodeKeeper(daemon.client, recorder, name, capacity, allocatable, port, table, without)
 
 
 def main(argv: list[str]) -> int:

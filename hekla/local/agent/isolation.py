@@ -48,6 +48,15 @@ class Isolation:
     """Each pod may have a network namespace, with an address that the others and this machine reach."""
     findings: tuple[Finding, ...] = field(default=(), compare=False)
 
+    def without(self, wanted: str = "auto") -> str:
+        """What pods go without here, as the annotation of their node says it.  `wanted` is the agent's flag --isolation."""
+        missing = [finding.name for finding in self.findings if not finding.available]
+        if wanted == "none":
+            missing = [finding.name for finding in self.findings if finding.name not in ("process group and session", "address of its own")]
+        elif not self.network:
+            missing.append("network of its own")
+        return ", ".join(dict.fromkeys(missing))
+
     @property
     def mounts(self) -> bool:
         return "mount" in self.namespaces

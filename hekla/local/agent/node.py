@@ -28,6 +28,10 @@ STATUS_EVERY = 300.0
 """Seconds between two writes of a status that has not changed."""
 RETRY = 1.0
 
+ATTACHES = "volumes.kubernetes.io/controller-managed-attach-detach"
+GOES_WITHOUT = "hekla.io/goes-without"
+"""Annotation of a node whose machine does not let the agent keep pods apart in every way: what its pods go without."""
+
 HEALTH = (
     ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
     ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
@@ -71,7 +75,7 @@ class NodeKeeper:
 
     def __init__(
         self, client: Client, recorder: Recorder, name: str, capacity: machine.Amounts, allocatable: machine.Amounts,
-        endpoint_port: int, images: list[str],
+        endpoint_port: int, images: list[str], without: str = "",
     ) -> None:  # fmt: skip
         self._client = client
         self._recorder = recorder
@@ -80,6 +84,7 @@ class NodeKeeper:
         self._allocatable = allocatable
         self._port = endpoint_port
         self._images = images
+        self._annotations = {ATTACHES: "true", **({GOES_WITHOUT: without} if without else {})}
         self._info = machine.info()
         self._written = 0.0
         self.pressures: set[str] = set()
@@ -177,8 +182,7 @@ class NodeKeeper:
     async def _register(self) -> None:
         body = {
             "apiVersion": "v1", "kind": "Node",
-            "metadata": {"name": self.name, "labels": labels(self.name),
-                         "annotations": {"volumes.kubernetes.io/controller-managed-attach-detach": "true"}},
+            "metadata": {"name": self.name, "labels": labels(self.name), "annotations": self._annotations},
             "spec": {"providerID": f"hekla://{self.name}"},
             "status": self._status({}, stamp(time.time())),
         }  # fmt: skip
@@ -199,13 +203,25 @@ class NodeKeeper:
             or any(node.status.allocatable.get(key) != value for key, value in self._allocatable.items())
             or node.status.daemon_endpoints.kubelet_endpoint.port != self._port
             or node.status.node_info.boot_id != self._info.boot_id
-            or any(node.metadata.labels.get(key) != value for key, value in labels(self.name).items())
+            or bool(self._lacking(node))
         )
 
+    def _lacking(self, node: core.Node) -> Json:
+        """Labels and annotations that the object does not have as it should."""
+        lacking: Json = {}
+        for part, have, wanted in (
+            ("labels", node.metadata.labels, labels(self.name)),
+            ("annotations", node.metadata.annotations, {GOES_WITHOUT: "", **self._annotations}),
+        ):
+            wrong = {key: value or None for key, value in wanted.items() if have.get(key, "") != value}
+            if wrong:
+                lacking[part] = wrong
+        return lacking
+
     async def _write(self, node: core.Node) -> None:
-        missing = {key: value for key, value in labels(self.name).items() if node.metadata.labels.get(key) != value}
-        if missing:
-            await self._client.patch(core.NODE, self.name, {"metadata": {"labels": missing}})
+        lacking = self._lacking(node)
+        if lacking:
+            await self._client.patch(core.NODE, self.name, {"metadata": lacking})
         since = {c.type: c.last_transition_time for c in node.status.conditions if (c.type, c.status) in
                  {(kind, status) for kind, status, _, _ in self.health()}}  # fmt: skip
         now = stamp(time.time())
