@@ -46,6 +46,8 @@ PATCH_TYPES: dict[str, bytes] = {
     "apply": b"Content-Type: application/apply-patch+yaml\r\n",
 }
 JSON_BODY = b"Content-Type: application/json\r\n"
+WANTED = b"Accept: application/json\r\nX-Hekla-Managed-Fields: omit\r\n"
+"""Nothing here reads managedFields; a server that does not know the header sends them all the same."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -71,7 +73,7 @@ class Client:
         self.http = HttpClient(connection.target, pool=pool)
         self._credentials = connection.credentials
         self._base = connection.base_path
-        self._fixed = b"User-Agent: %b\r\nAccept: application/json\r\n%b" % (user_agent.encode(), connection.headers)
+        self._fixed = b"User-Agent: %b\r\n%b%b" % (user_agent.encode(), WANTED, connection.headers)
         self._throttle = TokenBucket(qps, burst) if qps > 0 else None
         self._on_warning = on_warning or self._log_warning
         self._warned: set[str] = set()

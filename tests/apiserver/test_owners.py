@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ APPLY = "application/apply-patch+yaml"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 
 Tree = dict[str, Any]
+PAGE = Path(__file__).parents[2] / "docs/local-cluster.md"
 
 
 def entries(tree: Tree) -> dict[tuple[str, str, str], Tree]:
@@ -195,3 +197,16 @@ def test_yaml_of_kubectl_is_applied(http: Http) -> None:
     answer = http.patch(f"{CONFIG_MAPS}/yaml-applied?fieldManager=kubectl", body, APPLY)
     assert (answer.status, answer.tree["data"], answer.tree["immutable"]) == (201, {"a": "1"}, False)
     assert json.dumps(entries(answer.tree)["kubectl", "Apply", ""], sort_keys=True) == '{"f:data": {"f:a": {}}, "f:immutable": {}}'
+
+
+def test_the_example_of_the_page(http: Http) -> None:
+    section = PAGE.read_text().partition("## Who owns which field")[2].partition("\n## ")[0]
+    example = re.search(r"```yaml\n(.*?)```", section, re.DOTALL)
+    refusal = re.search(r"^error: (.*)$", section, re.MULTILINE)
+    assert example is not None and refusal is not None
+    manifest = example[1].encode()
+    other = manifest.replace(b'"100"', b'"200"')
+    path = f"{CONFIG_MAPS}/limits"
+    assert http.patch(f"{path}?fieldManager=ops", manifest, APPLY).status == 201
+    assert http.patch(f"{path}?fieldManager=dev", other, APPLY).message == refusal[1]
+    assert http.patch(f"{path}?fieldManager=dev&force=true", other, APPLY).tree["data"] == {"requests": "200"}
