@@ -155,7 +155,7 @@ def test_environment_merges_and_tolerations_are_replaced() -> None:
     tree["spec"]["tolerations"] = [{"key": "old"}]
     patch = {"spec": {"containers": [{"name": "a", "env": [{"name": "Y", "value": "2"}]}], "tolerations": [{"key": "new"}]}}
     found = apply_strategic(tree, patch, pod())
-    assert found["spec"]["containers"][0]["env"] == [{"name": "X", "value": "1"}, {"name": "Y", "value": "2"}]
+    assert found["spec"]["containers"][0]["env"] == [{"name": "Y", "value": "2"}, {"name": "X", "value": "1"}]
     assert found["spec"]["tolerations"] == [{"key": "new"}]
 
 
@@ -164,7 +164,7 @@ def test_environment_merges_and_tolerations_are_replaced() -> None:
     [
         ([{"name": "a", "$patch": "delete"}], ["b", "c"]),
         ([{"$patch": "replace"}, {"name": "z"}], ["z"]),
-        ([{"name": "d"}], ["a", "b", "c", "d"]),
+        ([{"name": "d"}], ["d", "a", "b", "c"]),
     ],
 )
 def test_directives_in_lists(patch: Any, names: list[str]) -> None:
@@ -180,7 +180,7 @@ def test_the_order_of_a_list_can_be_set() -> None:
 
 def test_finalizers_are_a_set() -> None:
     tree = {"metadata": {"finalizers": ["a/b", "c/d"]}}
-    assert apply_strategic(tree, {"metadata": {"finalizers": ["e/f", "a/b"]}}, pod())["metadata"]["finalizers"] == ["a/b", "c/d", "e/f"]
+    assert apply_strategic(tree, {"metadata": {"finalizers": ["e/f", "a/b"]}}, pod())["metadata"]["finalizers"] == ["e/f", "a/b", "c/d"]
     patch = {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a/b"]}}
     assert apply_strategic(tree, patch, pod())["metadata"]["finalizers"] == ["c/d"]
 

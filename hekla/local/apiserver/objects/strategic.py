@@ -117,7 +117,15 @@ def _union(old: list[Any], new: list[Any]) -> list[Any]:
     for item in new:
         if item not in result:
             result.append(item)
-    return result
+    return _in_patch_order(result, new, old, lambda item: item)
+
+
+def _in_patch_order(merged: list[Any], patch: list[Any], server: list[Any], identity: Any) -> list[Any]:
+    """What the patch names, in its order; the others keep their place by those that the server knows too, else come after."""
+    order = [identity(item) for item in patch]
+    ours = sorted((item for item in merged if identity(item) in order), key=lambda item: order.index(identity(item)))
+    theirs = [item for item in merged if identity(item) not in order]
+    return _interleave(ours, theirs, [identity(item) for item in server], identity)
 
 
 def _list(old: list[Any], patch: list[Any], child: _Child) -> list[Any]:
@@ -141,7 +149,7 @@ def _list(old: list[Any], patch: list[Any], child: _Child) -> list[Any]:
                 break
         else:
             result.append(_element({}, item, child))
-    return result
+    return _in_patch_order(result, patch, old, lambda item: item.get(key))
 
 
 def _element(old: Json, patch: Json, child: _Child) -> Json:
