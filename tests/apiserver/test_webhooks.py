@@ -230,3 +230,81 @@ async def test_deletions_and_bindings_are_shown(ask: Ask) -> None:
     await ask("post", PODS, pod("stays"))
     assert (await ask("post", f"{PODS}/stays/binding", {"metadata": {"name": "stays"}, "target": {"name": "n1"}})).status == 400
     assert "nodeName" not in (await ask("get", f"{PODS}/stays")).tree["spec"]
+
+
+@pytest.mark.scenario("local-cluster", 109)
+async def test_conditions_choose_the_requests(ask: Ask) -> None:
+    def condition(expression: str) -> list[Json]:
+        return [{"name": "c", "expression": expression}]
+
+    mine = "object.metadata.name.startsWith('watched') && request.userInfo.groups.exists(g, g == 'system:masters')"
+    await ask.install("Validating", "watching", matchConditions=condition(mine))
+    await ask("post", CONFIG_MAPS, config_map("unwatched"))
+    await ask("post", CONFIG_MAPS, config_map("watched"))
+    assert [request["name"] for request in ask.webhook.seen] == ["watched"]
+    await ask.install("Validating", "failing", matchConditions=condition("object.data.a == 'x'"))
+    answer = await ask("post", CONFIG_MAPS, config_map("undecided"))
+    assert answer.status == 403
+    assert answer.tree["message"].endswith("expression 'object.data.a == 'x'' resulted in error: no such key: data")
+
+
+async def test_conditions_are_compiled_when_they_are_stored(ask: Ask) -> None:
+    tree = ask.webhook.configuration("Validating", "bad", matchConditions=[{"name": "c", "expression": "object.x +"}])
+    answer = await ask("post", f"{GROUP}/validatingwebhookconfigurations", tree)
+    assert answer.status == 422
+    (cause,) = answer.tree["details"]["causes"]
+    assert cause["field"] == "webhooks[0].matchConditions[0].expression"
+    assert "compilation failed: ERROR: <input>:1:11: Syntax error" in cause["message"]
+
+
+async def test_an_object_is_seen_through_another_version_of_its_kind(ask: Ask) -> None:
+    names = {"plural": "twins", "singular": "twin", "kind": "Twin", "listKind": "TwinList"}
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    versions = [{"name": name, "served": True, "storage": name == "v1", "schema": schema} for name in ("v1", "v2")]
+    spec = {"group": "ex.com", "scope": "Namespaced", "names": names, "versions": versions}
+    definition = {"metadata": {"name": "twins.ex.com"}, "spec": spec}
+    await ask("post", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+    rules = [{"operations": ["CREATE"], "apiGroups": ["ex.com"], "apiVersions": ["v1"], "resources": ["twins"]}]
+    await ask.install("Validating", "equal", rules=rules)
+    await ask.install("Validating", "exact", rules=rules, matchPolicy="Exact")
+    twin = {"apiVersion": "ex.com/v2", "kind": "Twin", "metadata": {"name": "t"}}
+    assert (await ask("post", "/apis/ex.com/v2/namespaces/default/twins", twin)).status == 201
+    (request,) = ask.webhook.seen
+    assert request["path"] == "/equal"
+    assert request["kind"]["version"] == request["resource"]["version"] == "v1"
+    assert request["requestKind"]["version"] == request["requestResource"]["version"] == "v2"
+    assert request["object"]["apiVersion"] == "ex.com/v1"
+    await ask("delete", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/twins.ex.com")
+
+
+async def test_policies_change_an_object_before_webhooks_see_it(ask: Ask) -> None:
+    rule = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}
+    policy = {
+        "matchConstraints": {"resourceRules": [rule]}, "reinvocationPolicy": "IfNeeded",
+        "mutations": [{
+            "patchType": "ApplyConfiguration",
+            "applyConfiguration": {"expression": 'Object{data: {"keys": string(has(object.data) ? object.data.size() : 0)}}'},
+        }],
+    }  # fmt: skip
+    ask.webhook.answer = lambda request: patch({"op": "add", "path": "/data/hook", "value": request["object"]["data"]["keys"]})
+    await ask.install("Mutating", "late")
+    try:
+        for plural, spec in (("policies", policy), ("policybindings", {"policyName": "early"})):
+            answer = await ask("post", f"{GROUP}/mutatingadmission{plural}", {"metadata": {"name": "early"}, "spec": spec})
+            assert answer.status == 201, answer
+        made = (await ask("post", CONFIG_MAPS, config_map("both"))).tree
+        assert made["data"] == {"hook": "0", "keys": "2"}
+    finally:
+        for plural in ("policybindings", "policies"):
+            await ask("delete", f"{GROUP}/mutatingadmission{plural}/early")
+
+
+async def test_calls_are_counted(ask: Ask) -> None:
+    ask.webhook.answer = lambda request: {"allowed": False, "status": {"code": 418}}
+    await ask.install("Validating", "counted")
+    name = ask.webhook.configuration("Validating", "counted")["webhooks"][0]["name"]
+    await ask("post", CONFIG_MAPS, config_map("refused"))
+    page = (await ask("get", "/metrics")).body.decode()
+    labels = f'code="418",name="{name}",operation="CREATE",rejected="true",type="validating"'
+    assert f"apiserver_admission_webhook_request_total{{{labels}}} 1" in page
+    assert f'name="{name}",operation="CREATE",rejection_code="418",type="validating"}} 1' in page
