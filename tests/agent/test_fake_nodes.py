@@ -52,6 +52,9 @@ def test_a_pod_lives_as_long_as_its_longest_container() -> None:
     assert plan({}, {}, [["sleep", "3"], ["sh", "-c", "exit 2"]]) == Plan(0.0, 3.0, 2)
     assert plan({}, {}, [["sleep", "3"], ["nginx"]]).run_time is None
     assert plan({}, {"batch.kubernetes.io/controller-uid": "u"}, [["nginx"]]).run_time == 0.0
+    assert plan({}, {"batch.kubernetes.io/controller-uid": "u"}, [[]], rests=True).run_time is None
+    assert meaning(["sh", "-c", "test $(id -u) -eq 65534"]) == (0.0, 0)
+    assert meaning(["sh", "-c", "test -f x || nginx"]) is None
 
 
 async def fake(live: Cluster, name: str, *command: str, **more: Any) -> None:

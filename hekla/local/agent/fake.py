@@ -31,7 +31,7 @@ from hekla.kube.http.client import TransportError
 from hekla.kube.leader import micro_time
 from hekla.local.agent import machine
 from hekla.local.agent.node import LEASE_NAMESPACE, lease
-from hekla.local.agent.pretence import Plan, plan
+from hekla.local.agent.pretence import RESTING, Plan, plan
 from hekla.local.agent.statuses import restarts, stamp
 from hekla.local.agent.worker import parse_time
 
@@ -592,7 +592,8 @@ class FakeNodes:
 def life_of(pod: FakePod) -> Plan:
     commands = [[*(c.command or ()), *(c.args or ())] if c.command else [] for c in pod.spec.containers]
     luck = zlib.crc32(pod.metadata.uid.encode()) / 0xFFFFFFFF  # the same after a restart of the agent
-    return plan(pod.metadata.annotations or {}, pod.metadata.labels or {}, commands, luck=luck)
+    rests = any(not c.command and RESTING.search(c.image) for c in pod.spec.containers)
+    return plan(pod.metadata.annotations or {}, pod.metadata.labels or {}, commands, luck=luck, rests=rests)
 
 
 def restart_count(pod: FakePod) -> int:

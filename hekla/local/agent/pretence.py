@@ -30,6 +30,10 @@ FAILURE_JITTER = f"{FAILURE}/jitter-delay"
 JOB = "batch.kubernetes.io/controller-uid"
 """The label of the pods of a batch/v1 Job, which are made to end: KWOK too lets them complete."""
 
+RESTING = re.compile(r"(?:^|/)(?:pause|agnhost)(?:[:@]|$)")
+"""Images that do nothing until they are stopped."""
+TRIAL = re.compile(r"test\s[^;&|\n]*")
+"""A line that only looks whether something holds, which is taken to hold."""
 SHELLS = ("sh", "bash", "ash", "dash", "/bin/sh", "/bin/bash", "/bin/ash")
 OPAQUE = re.compile(r"[$`|<>(){}*?\\&]")
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -71,9 +75,13 @@ def duration(text: str) -> float | None:
 
 
 def plan(
-    annotations: Mapping[str, str], labels: Mapping[str, str], commands: Iterable[list[str]], *, luck: float = 0.0
-) -> Plan:
-    """The life of a pod with these containers.  One of a Job ends at once where nothing says how long it runs."""
+    annotations: Mapping[str, str], labels: Mapping[str, str], commands: Iterable[list[str]], *, luck: float = 0.0,
+    rests: bool = False,
+) -> Plan:  # fmt: skip
+    """The life of a pod with these containers.  One of a Job ends at once where nothing says how long it runs.
+
+    `rests`: an image says that it runs until it is stopped.
+    """
     delay = waited(annotations, START_DELAY, START_JITTER, luck) or 0.0
     if labels.get(FAILURE) == "true":
         code = annotations.get(EXIT_CODE, "1")
@@ -89,7 +97,7 @@ def plan(
     for command in commands:
         said = meaning(command)
         if said is None:
-            return Plan(delay, 0.0 if JOB in labels else None)
+            return Plan(delay, 0.0 if JOB in labels and not rests else None)
         longest, worst = max(longest, said[0]), worst or said[1]
     return Plan(delay, longest, worst)
 
@@ -123,6 +131,8 @@ def simple(words: list[str]) -> tuple[float, int] | None:
 
 def script(text: str) -> tuple[float, int] | None:
     """A script of simple commands joined by `;`, `&&` and line ends."""
+    if TRIAL.fullmatch(text.strip()):
+        return 0.0, 0
     elapsed, code = 0.0, 0
     for words, joint in statements(text):
         if joint == "unclear":
