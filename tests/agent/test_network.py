@@ -6,6 +6,8 @@ import asyncio
 import os
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -216,6 +218,57 @@ async def test_networks_outlive_the_agent_and_are_laid_anew_when_their_keeper_di
     assert await fetch(address, 80) == b"still here"
     assert container(await live.pod("lasting"))["restartCount"] == 0
     await live.client.delete(POD, "lasting", "default", grace=0)
+
+
+async def test_endpoints_of_somebody_elses_making_are_followed(live: Cluster) -> None:
+    address = await serve(live, "manual", "by hand", 8300)
+    spec = {"ports": [{"port": 80, "targetPort": 8300}]}
+    await live.client.create(core.SERVICE.untyped, {"metadata": {"name": "external", "namespace": "default"}, "spec": spec})
+    subsets = [{"addresses": [{"ip": address}], "ports": [{"port": 8300}]}]
+    await live.client.create(core.ENDPOINTS.untyped, {"metadata": {"name": "external", "namespace": "default"}, "subsets": subsets})
+    assert await get(live, "ask-external", "http://external/") == "by hand"
+
+
+async def test_more_pods_than_a_bridge_has_ports(isolation: Isolation, tmp_path: Path) -> None:
+    """With two ports a bridge: pods on the second and third bridge reach those on the first, and the machine reaches all."""
+    if not isolation.network:
+        pytest.skip("this machine gives pods no network of their own")
+    program = f"from hekla.local.agent.network import keeper; keeper.PORTS = 2; keeper.main([{str(tmp_path)!r}])"
+    started = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    try:
+        assert started.stdout is not None and started.stdout.readline() == b"ready\n"
+        network = Network(tmp_path)
+        await network.ready()
+        address = [network.base.rpartition(".")[0] + f".{n}" for n in range(3, 8)]
+        paths = [await network.attach(f"u{n}", ip, [], []) for n, ip in enumerate(address)]
+        serving = ["nsenter", f"--net={paths[0]}", sys.executable, "-c", SERVER, "80", "first bridge"]
+        ask_it = ["nsenter", f"--net={paths[4]}", sys.executable, "-c", GET, f"http://{address[0]}/"]
+        with subprocess.Popen(serving) as server:
+            try:
+                said = await asyncio.to_thread(subprocess.run, ask_it, capture_output=True, text=True, timeout=20, check=True)
+                assert said.stdout.strip() == "first bridge"
+                assert await fetch(address[0], 80) == b"first bridge"
+            finally:
+                server.kill()
+        await network.close()
+    finally:
+        end(tmp_path)
+        assert started.wait(10) == 0
+
+
+@pytest.mark.slow
+async def test_a_network_that_nobody_needs_any_more_ends_by_itself(isolation: Isolation, tmp_path: Path) -> None:
+    """As after kill -9 of a whole cluster."""
+    if not isolation.network:
+        pytest.skip("this machine gives pods no network of their own")
+    network = Network(tmp_path)
+    await network.ready()
+    process = network._process
+    await network.close()
+    assert process is not None
+    assert await asyncio.to_thread(process.wait, 40) == 0
+    with pytest.raises(OSError):
+        connect(tmp_path)
 
 
 async def test_two_networks_stand_side_by_side_and_leave_nothing(isolation: Isolation, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ import os
 import signal
 import socket
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,8 @@ SUBNETS = 192
 """Of 4,094 pods each, from 10.244.0.0 to 10.255.240.0."""
 LOOK_EVERY = 15.0
 """Seconds between looks whether anybody still needs the network."""
-BRIDGE = "br0"
+PORTS = 1000
+"""Pods on one bridge: the kernel allows 1,024 ports.  More bridges are hung below the first."""
 WAY_OUT = 15001
 """Port at which connections that leave the cluster are taken over; in a namespace where nobody else listens."""
 
@@ -81,8 +83,12 @@ class Keeper:
         self.hub = netlink.new_namespace()
         self.namespaces = Namespaces(self.hub, self.machine)
         self.route = Netlink()
-        self.pods: dict[str, tuple[int, str]] = {}
-        """By uid: (descriptor of the namespace, address)."""
+        self.pods: dict[str, tuple[int, int]] = {}
+        """By uid: (descriptor of the namespace, number of the bridge)."""
+        self.bridges: list[int] = []
+        """Indices of the bridges; the gateway's address is on the first."""
+        self.load: Counter[int] = Counter()
+        """Pods by number of the bridge."""
         self.ports: dict[str, list[Listener]] = {}
         """Host ports, by the uid of their pod."""
         self.zone = Zone()
@@ -101,17 +107,28 @@ class Keeper:
 
     def _build(self) -> int:
         route = self.route
-        route.ask(netlink.bridge(BRIDGE))
-        self.bridge = socket.if_nametoindex(BRIDGE)
-        route.ask(netlink.up(1), netlink.up(self.bridge), netlink.local_route(*SERVICES, 1))
+        self._add_bridge()
+        route.ask(netlink.up(1), netlink.local_route(*SERVICES, 1))
         index = self._plug()
         base = subnet(index)
-        route.ask(netlink.address(self.bridge, dotted(base + 1), PREFIX))
+        route.ask(netlink.address(self.bridges[0], dotted(base + 1), PREFIX))
         try:
             netlink.redirect([(dotted(base), PREFIX), SERVICES], WAY_OUT)
         except OSError as error:
             self.way_out = f"the kernel does not redirect connections: {error.strerror}"
         return base
+
+    def _add_bridge(self) -> int:
+        """Makes one more bridge, hung below the first; gives its number."""
+        number = len(self.bridges)
+        self.route.ask(netlink.bridge(f"br{number}"))
+        made = socket.if_nametoindex(f"br{number}")
+        self.route.ask(netlink.up(made))
+        if self.bridges:
+            self.route.ask(netlink.pair(f"down{number}", self.bridges[0], f"up{number}", self.hub))
+            self.route.ask(netlink.join(socket.if_nametoindex(f"up{number}"), made))
+        self.bridges.append(made)
+        return number
 
     def _plug(self) -> int:
         """Lays the cable to the machine; gives the number of the subnet.  Its interface's name is the claim on the subnet."""
@@ -129,7 +146,7 @@ class Keeper:
                 continue
             name = f"hekla{index}"
             try:
-                self.route.ask(netlink.pair("machine", self.bridge, name, self.machine, alias=str(self.root)[-200:]))
+                self.route.ask(netlink.pair("machine", self.bridges[0], name, self.machine, alias=str(self.root)[-200:]))
             except FileExistsError:
                 continue
             netlink.set_namespace(self.machine)
@@ -154,7 +171,11 @@ class Keeper:
     def attach(self, uid: str, address: str, pids: list[int], host_ports: list[list[Any]]) -> str:
         """The namespace of a pod as a path, made where it is missing.  `pids` may still live in one that an earlier keeper made."""
         if uid not in self.pods:
-            self.pods[uid] = (self._cable(address, self._left(pids)), address)
+            number = next((n for n in range(len(self.bridges)) if self.load[n] < PORTS), None)
+            if number is None:
+                number = self._add_bridge()
+            self.pods[uid] = (self._cable(address, self._left(pids), self.bridges[number]), number)
+            self.load[number] += 1
             self._host_ports(uid, address, host_ports)
         return f"/proc/{os.getpid()}/fd/{self.pods[uid][0]}"
 
@@ -171,7 +192,7 @@ class Keeper:
             os.close(found)
         return None
 
-    def _cable(self, address: str, namespace: int | None) -> int:
+    def _cable(self, address: str, namespace: int | None, bridge: int) -> int:
         self._numbers += 1
         hardware = bytes([0x0A, 0x58]) + socket.inet_aton(address)  # follows the address, so that a neighbour's memory of it stays true
         try:
@@ -179,7 +200,7 @@ class Keeper:
                 namespace = netlink.new_namespace()
             else:
                 netlink.set_namespace(namespace)
-            self.route.ask(netlink.pair(f"pod{self._numbers}", self.bridge, "eth0", namespace, hardware))
+            self.route.ask(netlink.pair(f"pod{self._numbers}", bridge, "eth0", namespace, hardware))
             inner = Netlink()
             try:
                 own = socket.if_nametoindex("eth0")
@@ -196,6 +217,7 @@ class Keeper:
         found = self.pods.pop(uid, None)
         if found is not None:
             os.close(found[0])
+            self.load[found[1]] -= 1
         for listener in self.ports.pop(uid, ()):
             listener.close()
 

@@ -86,6 +86,11 @@ def up(index: int) -> Message:
     return NEW_LINK, 0, link(index, up=True)
 
 
+def join(index: int, master: int) -> Message:
+    """Puts an interface on a bridge, and up."""
+    return NEW_LINK, 0, link(index, up=True) + number(LINK_MASTER, master)
+
+
 def delete(index: int) -> Message:
     return DELETE_LINK, 0, link(index)
 
