@@ -52,7 +52,7 @@ class Program:
     def spend(self, values: Mapping[str, Any], budget: list[int]) -> Any:
         """The same, with the steps taken off a budget that several expressions share."""
         frame: program.Frame = [None] * self.size
-        frame[0] = budget[0]
+        given = frame[0] = min(budget[0], program.STEPS)
         missing = program.MISSING
         for place, name in enumerate(self.variables, FIRST_SLOT):
             frame[place] = values.get(name, missing)
@@ -64,7 +64,7 @@ class Program:
             # a value that is not what its declared type promised: an object that no schema has checked
             raise Failed("no such overload") from error
         finally:
-            budget[0] = frame[0] - 1
+            budget[0] -= given - frame[0] + 1
 
 
 def compile_expression(
@@ -82,7 +82,10 @@ def compile_expression(
     _check_literals(source, node)
     if wanted and not any(_is(kind, one) for one in wanted):
         raise WrongType(mismatch(kind, wanted))
-    return Program(source, list(variables), node, checker.size)
+    try:
+        return Program(source, list(variables), node, checker.size)
+    except RecursionError:
+        raise Refused(source, [Issue(0, "expression recursion limit exceeded")]) from None
 
 
 def mismatch(kind: Type, wanted: Sequence[Type]) -> str:

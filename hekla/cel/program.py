@@ -19,7 +19,15 @@ from hekla.cel.values import NONE, Duration, Optional, Timestamp, TypeValue, sam
 Frame = list[Any]
 Run = Callable[[Frame], Any]
 MISSING = object()
-STEPS = 1_000_000
+STEPS = 300_000
+LETTERS = 64
+"""Letters of a text that count as one step for a function that reads it through."""
+READING = frozenset(
+    ("split", "replace", "matches", "find", "findAll", "join", "lowerAscii", "upperAscii", "format", "contains", "indexOf",
+     "lastIndexOf", "trim", "_+_", "@in", "isSorted", "sum", "min", "max", "distinct", "sort", "reverse", "slice", "flatten",
+     "sets.contains", "sets.equivalent", "sets.intersects", "string", "bytes", "strings.quote")
+)  # fmt: skip
+"""Functions that look at all of a text or a list, which they are charged for."""
 
 
 class Object(dict[str, Any]):
@@ -284,9 +292,23 @@ def _conditional(node: Call) -> Run:
 def _equal(node: Call) -> Run:
     equal = equality(node.arguments[0].type, node.arguments[1].type)
     left, right = (compiled(argument) for argument in node.arguments)
+    if node.arguments[0].type.name in ("list", "map", "dyn"):
+        return _charged_equal(left, right, equal, node.function == "_==_")
     if node.function == "_==_":
         return lambda frame: equal(left(frame), right(frame))
     return lambda frame: not equal(left(frame), right(frame))
+
+
+def _charged_equal(left: Run, right: Run, equal: Callable[[Any, Any], bool], wanted: bool) -> Run:
+    def compare(frame: Frame) -> bool:
+        one, other = left(frame), right(frame)
+        if isinstance(one, (list, dict)):
+            frame[0] -= len(one)
+            if frame[0] < 0:
+                raise TooCostly
+        return equal(one, other) is wanted
+
+    return compare
 
 
 def equality(one: Type, other: Type) -> Callable[[Any, Any], bool]:
@@ -350,6 +372,8 @@ def _call(node: Call) -> Run:
     if node.function == "matches":
         _precompile(nodes)
     runs = [compiled(one) for one in nodes]
+    if node.function in READING:
+        return _charged(runs, work, node.function.startswith("sets."))
     if len(runs) == 1:
         (first,) = runs
         return lambda frame: work(first(frame))
@@ -357,6 +381,27 @@ def _call(node: Call) -> Run:
         first, second = runs
         return lambda frame: work(first(frame), second(frame))
     return lambda frame: work(*[run(frame) for run in runs])
+
+
+def _charged(runs: list[Run], work: Callable[..., Any], product: bool) -> Run:
+    """A call whose arguments' sizes are taken off the steps; of sets one is looked through for each element of the other."""
+
+    def call(frame: Frame) -> Any:
+        values = [run(frame) for run in runs]
+        cost = 1
+        for value in values:
+            kind = type(value)
+            if kind is str or kind is bytes:
+                cost += len(value) // LETTERS
+            elif kind is list:
+                cost = cost * (len(value) + 1) if product else cost + len(value)
+        if cost > 1:
+            frame[0] -= cost
+            if frame[0] < 0:
+                raise TooCostly
+        return work(*values)
+
+    return call
 
 
 def _nullable(nodes: list[Node]) -> bool:

@@ -108,12 +108,22 @@ def test_errors_are_absorbed_where_they_decide_nothing(expression: str, value: A
         "lists.range(100000000).size() > 0",
         "l.map(a, l.map(b, l.map(c, l))).size() > 0",
         "[1].all(x, l.exists(a, l.exists(b, l.exists(c, false)))) || true",
+        "l.all(a, l.all(b, t.split('x').size() > 0))",
+        "l.all(a, l.all(b, l == [b] || true))",
         "t.replace('', t).replace('', t).replace('', t).size() > 0",
     ],
 )
 def test_nothing_runs_for_ever(expression: str) -> None:
     with pytest.raises(TooCostly):
         run(expression, l=list(range(300)), t="x" * 3000)
+
+
+@pytest.mark.parametrize("expression", ["a" + " + a" * 3000 + " == a", "a" + ".b" * 3000 + " == a", "a" + "[0]" * 3000 + " == a"])
+def test_long_chains_are_refused_or_end(expression: str) -> None:
+    try:
+        run(expression, a=1)
+    except (Refused, Failed):
+        pass
 
 
 def test_a_pattern_cannot_be_slow() -> None:

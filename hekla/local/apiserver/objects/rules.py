@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
 NOTHING = object()
 """The old value where there is none to compare with."""
-BUDGET = 10_000_000
+BUDGET = 1_000_000
 """Steps that all rules together may take for one object."""
 LONGEST_MESSAGE = 5 * 1024
 

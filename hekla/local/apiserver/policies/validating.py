@@ -16,7 +16,7 @@ from hekla.local.apiserver.registry import Registry
 from hekla.local.apiserver.status import forbidden
 
 CODES = {"Forbidden": 403, "Unauthorized": 401, "RequestEntityTooLarge": 413, "Invalid": 422}
-BUDGET = 10_000_000
+BUDGET = 1_000_000
 LONGEST_MESSAGE, LONGEST_ANNOTATION = 5 * 1024, 10 * 1024
 FAILURE = "validation.policy.admission.k8s.io/validation_failure"
 
