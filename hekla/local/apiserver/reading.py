@@ -138,9 +138,7 @@ async def list_objects(store: Store, request: Request, route: Route) -> Response
 
 
 def number_option(request: Request, name: str) -> int:
-    text = request.option(name)
-    if not text:
-        return 0
+    text = request.option(name, "0")
     try:
         return max(int(text), 0)
     except ValueError as error:

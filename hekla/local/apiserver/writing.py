@@ -180,8 +180,9 @@ class Writer:
                 raise conflict(route.kind, route.name, f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: ")
             metadata.pop("resourceVersion", None)
             return await self.create_tree(call, call.resource, route.namespace, tree)
-        strategy = route.kind.strategy
-        if not metadata.get("resourceVersion") and not strategy.unconditional_update:
+        if not metadata.get("resourceVersion") and not route.kind.strategy.unconditional_update:
+            if route.resource.collection.newest(route.key) is None:
+                raise not_found(route.kind, route.name)
             error = FieldError("metadata.resourceVersion", "FieldValueInvalid", "Invalid value: 0: must be specified for an update")
             # The one message of its form that names the resource, not the kind.
             raise invalid(replace(route.kind, kind=route.kind.plural), route.name, [error])

@@ -1,0 +1,50 @@
+"""The same requests to Kubernetes and to the local cluster's API server.  Slow lane.
+
+Scripts that still differ are in `open_differences.py` with the number of their differences: no number may grow, and one that
+has shrunk must be lowered, so that what was won stays won.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster.api import Api
+from tests.kubernetes import differ, differences, generated, programs, scripts
+from tests.kubernetes.open_differences import OPEN
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+
+SEED, MADE_UP = 1, 30
+OPEN_MADE_UP = "made-up"
+
+
+@pytest.fixture(scope="module")
+def apis() -> Iterator[tuple[Api, Api]]:
+    try:
+        programs.need(*programs.SERVER)
+    except programs.CannotBuild as error:
+        pytest.skip(str(error))
+    with differ.both() as started:
+        yield started
+
+
+def test_no_script_differs_more_than_is_known(apis: tuple[Api, Api]) -> None:
+    requests, found = differ.run_all(scripts.scripts(), apis)
+    assert requests > 2000
+    rest, met = differences.sorted_out(found)
+    counts = Counter(difference.script for difference in rest)
+    grown = {name for name, count in counts.items() if count > OPEN.get(name, 0)}
+    assert not grown, differences.report([difference for difference in rest if difference.script in grown], 10)
+    print("lower in open_differences.py:", {name: counts[name] for name in OPEN if counts[name] < OPEN[name]})
+    assert set(met) == set(differences.INTENDED), "an intended difference is met no more; take it from intended.py"
+
+
+def test_made_up_requests_are_answered_with_the_same_status(apis: tuple[Api, Api]) -> None:
+    requests, found = differ.run_all(generated.scripts(SEED, MADE_UP), apis)
+    assert requests == MADE_UP * generated.STEPS
+    rest, _ = differences.sorted_out(found)
+    statuses = [difference for difference in rest if difference.place == "status"]
+    assert len(statuses) <= OPEN[OPEN_MADE_UP], differences.report(statuses, 20)
