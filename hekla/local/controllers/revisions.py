@@ -6,6 +6,7 @@ A revision holds the template as the patch that `kubectl rollout undo` applies. 
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 from hekla.api.apps import CONTROLLER_REVISION
 from hekla.api.kinds import Kind
@@ -26,7 +27,15 @@ class Collision(Exception):
 
 
 def data_of(template: Json) -> Json:
-    return {"spec": {"template": {**template, "$patch": "replace"}}}
+    """The patch that brings a template back.  Other programs compare its bytes, which have their keys in order."""
+    data: Json = in_order_of_keys({"spec": {"template": {**template, "$patch": "replace"}}})
+    return data
+
+
+def in_order_of_keys(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: in_order_of_keys(value[key]) for key in sorted(value)}
+    return [in_order_of_keys(item) for item in value] if isinstance(value, list) else value
 
 
 def template_of(revision: Json) -> Json:
