@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 MODULES = Path(__file__).with_name("modules")
-PATIENCE = 15 * 60.0
+PATIENCE = 12 * 60.0
 """Seconds that one call may take to build what it needs; HEKLA_KUBERNETES_PATIENCE says otherwise."""
 VERSION_PACKAGE = "k8s.io/component-base/version"
 
