@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from hekla.engine.actions import ACTIONS
 from hekla.engine.decisions import Decisions
@@ -30,6 +32,24 @@ def cycle(state: State, policy: Policy, now: float, *, uid: str = "", stage: Sta
     hooks = hooks_of(state, policy)
     if state.settled == (state.version, hooks) and not hooks.time_dependent:
         return Decisions()
+    with _uncollected():
+        return _run(state, policy, hooks, now, uid, stage)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without Python's search for cyclic garbage: a cycle makes hardly any, and each search goes through the whole state."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _run(state: State, policy: Policy, hooks: Hooks, now: float, uid: str, stage: Stage) -> Decisions:
     session = open_session(state, hooks, now, uid, stage)
     for name in policy.actions:
         stage("action", name)

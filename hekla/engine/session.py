@@ -95,10 +95,15 @@ class Session:
         self.let_in_any = False
         self.tree = tree_of(state)
         self._room: tuple[Floats, Floats, Floats] | None = None
-        self.lifts_gates = False
+        self.lifts_gates = state.lifts_gates
         """Whether tasks gated by their queue alone are to be let go (gate SchedulingGatesQueueAdmission)."""
-        self._job_keys = hooks("job_order")
-        self._queue_keys = hooks("queue_order")
+        self._job_orders = [plugin.job_order for plugin in hooks("job_order")]
+        self._queue_orders = [plugin.queue_order for plugin in hooks("queue_order")]
+        self._job_readies = [plugin.job_ready for plugin in hooks("job_ready")]
+        self._until_ready = {
+            hook: [plugin.tasks_until_ready for plugin in hooks(hook) if defines(plugin, "tasks_until_ready")]
+            for hook in ("job_ready", "sub_job_ready")
+        }
         self._task_keys = hooks("task_order")
         self._sub_keys = hooks("sub_job_order")
         self._allocated = hooks("allocated")
@@ -147,17 +152,17 @@ class Session:
 
     def job_rank(self, job: Job) -> tuple[Any, ...]:
         """The plugins' order of jobs alone, without the tie-break by age."""
-        return tuple(plugin.job_order(job) for plugin in self._job_keys)
+        return tuple([order(job) for order in self._job_orders])
 
     def job_key(self, job: Job) -> tuple[Any, ...]:
         """The order of a queue's jobs: its own where it names one, else the plugins'."""
         own = self.orders.key(job)
         if own is not None:
             return (*own, job.creation, job.key)
-        return (*(plugin.job_order(job) for plugin in self._job_keys), job.creation, job.key)
+        return (*[order(job) for order in self._job_orders], job.creation, job.key)
 
     def queue_key(self, queue: Queue) -> tuple[Any, ...]:
-        return (*(plugin.queue_order(queue) for plugin in self._queue_keys), queue.creation, queue.uid)
+        return (*[order(queue) for order in self._queue_orders], queue.creation, queue.uid)
 
     def task_key(self, task: Task) -> tuple[Any, ...]:
         return (*(plugin.task_order(task) for plugin in self._task_keys), _TaskAge(task))
@@ -194,7 +199,10 @@ class Session:
         return None
 
     def job_ready(self, job: Job) -> bool:
-        return all(plugin.job_ready(job) for plugin in self.hooks("job_ready"))
+        for ready in self._job_readies:  # noqa: SIM110 (asked for each placement: a generator would cost more than it asks)
+            if not ready(job):
+                return False
+        return True
 
     def sub_job_ready(self, sub_job: SubJob) -> bool:
         if not sub_job.job.policies:
@@ -225,10 +233,8 @@ class Session:
         """How many more tasks may be placed in one go before readiness has to be asked again; at least 1."""
         hook = "sub_job_ready" if sub_job.job.policies else "job_ready"
         longest = 1
-        for plugin in self.hooks(hook):
-            if not defines(plugin, "tasks_until_ready"):
-                continue
-            longest = max(longest, plugin.tasks_until_ready(sub_job))
+        for until_ready in self._until_ready[hook]:
+            longest = max(longest, until_ready(sub_job))
         return longest
 
     def let_in(self, job: Job) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from hekla.engine import resources
 from hekla.engine.backoff import BackOff
-from hekla.engine.durations import instant
+from hekla.engine.durations import instant, zone
 from hekla.engine.nodes import NodeFacts, NodeTable, Taint
 from hekla.engine.podclass import PodClasses, TermTable, image_name
 from hekla.engine.queues import Contribution, Queue
@@ -51,6 +51,8 @@ class State:
     `scheduler_names`: whose unassigned pods are ours; None means everybody's.
     `lone_schedulers`: names whose pods need no PodGroup; each such pod is a job of its own (`namespace/pod`, minimum 1)
     in the default queue.
+    `time_zone`: in which the policy's times of day are meant; the engine itself never asks the machine.
+    `lifts_gates`: whether pods that only their queue's gate holds are let go (gate SchedulingGatesQueueAdmission).
     """
 
     def __init__(
@@ -59,10 +61,14 @@ class State:
         scheduler_names: Iterable[str] | None = None,
         lone_schedulers: Iterable[str] = (),
         default_queue: str = "default",
+        time_zone: str = "UTC",
+        lifts_gates: bool = False,
     ) -> None:
         self.scheduler_names = None if scheduler_names is None else frozenset(scheduler_names)
         self.lone_schedulers = frozenset(lone_schedulers)
         self.default_queue = default_queue
+        self.zone = zone(time_zone)
+        self.lifts_gates = lifts_gates
         self.space = ResourceSpace()
         self.terms = TermTable()
         self.classes = PodClasses(self.space, self.terms)
@@ -405,8 +411,7 @@ class State:
 
     def _touch_priorities(self) -> None:
         self.version += 1
-        for job in self.active.values():
-            self.dirty[job.key] = job
+        self.dirty.update(self.jobs)  # also those that run: who may be evicted depends on it
 
     def upsert_namespace(self, namespace: Any) -> None:
         """A Namespace came or changed; its labels may be selected by inter-pod terms."""
@@ -523,7 +528,8 @@ class State:
             self.active.pop(job.key, None)
 
     def _contribution(self, job: Job) -> Contribution:
-        request = dict(job.allocated)
+        allocated = _significant(job.allocated)
+        request = dict(allocated)
         for task in job.pending():
             add(request, task.request.amounts)
         inqueue: Amounts = {}
@@ -534,8 +540,8 @@ class State:
                 reserved = job.deduct_gated(job.min_resources)
             elif job.phase == "Running" and job.allocated_count() >= job.min_available:
                 inqueue = reserved = job.deduct_gated(job.remaining_minimum())
-        parts = (dict(job.allocated), request, inqueue, job.elastic(), reserved)
-        return Contribution(job.queue, *({name: value for name, value in part.items() if value} for part in parts))
+        elastic = _significant(job.elastic()) if allocated else {}
+        return Contribution(job.queue, allocated, _significant(request), _significant(inqueue), elastic, _significant(reserved))
 
     def _count(self, contribution: Contribution, sign: float) -> None:
         add(self.reserved, contribution.reserved, sign)
@@ -543,10 +549,12 @@ class State:
         if queue is None:
             return
         queue.jobs += int(sign)
-        add(queue.allocated, contribution.allocated, sign)
         add(queue.request, contribution.request, sign)
-        add(queue.inqueue, contribution.inqueue, sign)
-        add(queue.elastic, contribution.elastic, sign)
+        if contribution.allocated:
+            add(queue.allocated, contribution.allocated, sign)
+            add(queue.elastic, contribution.elastic, sign)
+        if contribution.inqueue:
+            add(queue.inqueue, contribution.inqueue, sign)
 
     # ------------------------------------------------------------------------------------------------- inside
 
@@ -582,3 +590,8 @@ class State:
             self.rejected[(kind, key)] = str(error)
             return
         self.rejected.pop((kind, key), None)
+
+
+def _significant(of: Amounts) -> Amounts:
+    """Without what is zero."""
+    return {name: value for name, value in of.items() if value}

@@ -40,6 +40,7 @@ SCHEDULED = (Status.RUNNING, Status.BOUND, Status.FAILED, Status.SUCCEEDED)
 FINISHED = (Status.SUCCEEDED, Status.FAILED)
 PREEMPTABLE = (Status.BOUND, Status.RUNNING)
 _ALLOCATED_SET = frozenset(ALLOCATED)
+_READY_SET = frozenset(READY)
 NOWHERE = -1
 QUEUE_GATE = "scheduling.volcano.sh/queue-allocation-gate"
 
@@ -144,12 +145,16 @@ class Task:
 class Counts:
     """Tasks by status, and the few sums that the gang formulas need."""
 
-    __slots__ = ("pending_best_effort", "roles", "statuses")
+    __slots__ = ("pending_best_effort", "ready", "ready_of", "roles", "statuses")
 
     def __init__(self) -> None:
         self.statuses: dict[Status, dict[str, Task]] = {status: {} for status in Status}
         self.pending_best_effort = 0
         self.roles: dict[str, dict[Status, int]] = {}
+        self.ready = 0
+        """Tasks that hold a place or have done their work (READY)."""
+        self.ready_of: dict[str, int] = {}
+        """The same by role."""
 
     def enter(self, task: Task, status: Status) -> None:
         self.statuses[status][task.key] = task
@@ -168,26 +173,28 @@ class Counts:
         first, many = tasks[0], len(tasks)
         if first.best_effort:
             self.pending_best_effort += many * ((new is Status.PENDING) - (old is Status.PENDING))
-        counts = self.roles.setdefault(first.role, {})
+        role = first.role
+        counts = self.roles.get(role)
+        if counts is None:
+            counts = self.roles[role] = {}
         counts[old] = counts.get(old, 0) - many
         counts[new] = counts.get(new, 0) + many
+        change = many * ((new in _READY_SET) - (old in _READY_SET))
+        if change:
+            self.ready += change
+            self.ready_of[role] = self.ready_of.get(role, 0) + change
 
     def _count(self, task: Task, status: Status, by: int) -> None:
         if status is Status.PENDING and task.best_effort:
             self.pending_best_effort += by
         counts = self.roles.setdefault(task.role, {})
         counts[status] = counts.get(status, 0) + by
+        if status in _READY_SET:
+            self.ready += by
+            self.ready_of[task.role] = self.ready_of.get(task.role, 0) + by
 
     def of(self, *statuses: Status) -> int:
         return sum(len(self.statuses[status]) for status in statuses)
-
-    @property
-    def ready(self) -> int:
-        held = self.statuses
-        return (
-            len(held[Status.BOUND]) + len(held[Status.BINDING]) + len(held[Status.RUNNING])
-            + len(held[Status.ALLOCATED]) + len(held[Status.SUCCEEDED])
-        )  # fmt: skip
 
     @property
     def waiting(self) -> int:
@@ -506,7 +513,10 @@ class Job(Group):
         return self._roles_hold((*READY, Status.PIPELINED, Status.PENDING), False)
 
     def roles_ready(self) -> bool:
-        return self.min_available < self.role_total or self._roles_hold(READY, True)
+        if self.min_available < self.role_total:
+            return True
+        ready = self.counts.ready_of
+        return all(ready.get(role, 0) >= minimum or self.role_count(role) >= minimum for role, minimum in self.role_minimums.items())
 
     def roles_pipelined(self) -> bool:
         return self.min_available < self.role_total or self._roles_hold((*READY, Status.PIPELINED), True)

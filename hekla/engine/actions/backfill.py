@@ -42,6 +42,8 @@ def pick(session: Session) -> list[Task]:
     """The best-effort tasks that wait, in the order in which they are served; promises made to them are taken back."""
     jobs: dict[str, list[Job]] = {}
     for job in session.active_jobs():
+        if not session.orders.strict and not _has_best_effort(job):
+            continue
         stands_back = session.state.back_off.left(job.key, session.now) > 0
         if not job.is_pending and not stands_back and session.job_valid(job) is None:
             jobs.setdefault(job.queue, []).append(job)
@@ -59,3 +61,9 @@ def pick(session: Session) -> list[Task]:
                     session.sorted_tasks(task for task in job.pending() if task.best_effort and not task.gated)
                 )
     return result
+
+
+def _has_best_effort(job: Job) -> bool:
+    """Whether backfill has anything to do for the job; in a strict queue it is asked in any case, for others wait behind it."""
+    promised = job.counts.statuses[Status.PIPELINED]
+    return bool(job.counts.pending_best_effort) or any(task.best_effort for task in promised.values())

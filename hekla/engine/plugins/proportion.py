@@ -132,6 +132,8 @@ class Proportion(Plugin):
     def open(self, session: Session) -> None:
         self.session = session
         self.accounts = open_accounts(session)
+        self.overused_told: dict[str, bool] = {}
+        """What the gauge of each queue says in this cycle: asked thousands of times, it is written when it changes."""
         share_out(list(self.accounts.values()), session.total)
         for name, account in self.accounts.items():
             _gauges(session, "queue_deserved", name, account.deserved)
@@ -151,7 +153,9 @@ class Proportion(Plugin):
     def overused(self, queue: Queue) -> bool:
         account = self.accounts.get(queue.name)
         result = account is not None and less_equal(account.deserved, account.allocated)
-        self.session.metric("queue_overused", float(result), queue_name=queue.name)
+        if self.overused_told.get(queue.name) is not result:
+            self.overused_told[queue.name] = result
+            self.session.metric("queue_overused", float(result), queue_name=queue.name)
         return result
 
     def allocatable(self, queue: Queue, task: Task) -> bool:
