@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -112,6 +113,14 @@ class Watched:
         while line := self.answer.readline():
             found.append(json.loads(line))
         return found
+
+
+def until(condition: Callable[[], Any]) -> None:
+    """Waits for what the server does by itself after it has answered; five seconds at most."""
+    deadline = time.monotonic() + 5
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def config_map(name: str, **more: Any) -> dict[str, Any]:

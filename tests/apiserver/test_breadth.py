@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.apiserver.http import CONFIG_MAPS, Http, config_map, pod
+from tests.apiserver.http import CONFIG_MAPS, Http, config_map, pod, until
 from tests.apiserver.samples import body
 from tests.apiserver_process import ApiServerProcess
 
@@ -159,7 +159,8 @@ def test_a_version_on_its_way_out_is_warned_of(http: Http) -> None:
     assert made.status == 201 and made.headers["warning"] == '299 - "breadth.example.com/v1beta1 Old is deprecated"'
     with http.watch("/apis/breadth.example.com/v1beta1/olds?watch=1") as watched:
         assert watched.answer.getheader("warning") == '299 - "breadth.example.com/v1beta1 Old is deprecated"'
-    assert {"v1.breadth.example.com", "v1beta1.breadth.example.com"} <= set(http.get("/apis/apiregistration.k8s.io/v1/apiservices").names)
+    listed = {"v1.breadth.example.com", "v1beta1.breadth.example.com"}
+    until(lambda: listed <= set(http.get("/apis/apiregistration.k8s.io/v1/apiservices").names))
 
 
 def test_a_signer_has_its_own_approvers(http: Http) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
 
-from tests.apiserver.http import STRATEGIC, Http
+from tests.apiserver.http import STRATEGIC, Http, until
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 Json = dict[str, Any]
@@ -40,13 +39,6 @@ SPEC: Json = {
         "status": {"type": "object", "properties": STATUS_FIELDS},
     },
 }
-
-
-def until(condition: Any) -> None:
-    deadline = time.monotonic() + 5
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.mark.scenario("local-cluster", 78)
