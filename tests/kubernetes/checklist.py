@@ -25,7 +25,7 @@ def cluster(say: programs.Say = lambda _: None) -> Iterator[Path]:
     with reference(say=say) as server:
         server.add_nodes("--nodes=1", f"--fake-nodes={FAKE_NODES}")
         server.add_scheduler()
-        server.add_batch_system()
+        server.add_webhooks()
         yield server.kubeconfig
 
 

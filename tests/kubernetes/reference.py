@@ -104,23 +104,28 @@ class Reference:
         ])  # fmt: skip
 
     def add_scheduler(self) -> None:
-        """Starts Hekla's scheduler as the default one, after the definitions that it is installed with."""
+        """Starts Hekla's scheduler as the default one, after the definitions that it is installed with.
+
+        Its controllers too: they open the queues, without which only pods that ask for nothing are placed.
+        """
         api = Api(self.kubeconfig)
         for definition in crds.all():
             api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
         self.processes.start("scheduler", [
             sys.executable, "-m", "hekla", "scheduler", f"--kubeconfig={self.kubeconfig}", "--default-scheduler", "--leader-elect=false",
         ])  # fmt: skip
+        self.processes.start("controllers", [
+            sys.executable, "-m", "hekla", "controllers", f"--kubeconfig={self.kubeconfig}", "--leader-elect=false",
+        ])  # fmt: skip
 
-    def add_batch_system(self) -> None:
-        """Starts Hekla's controllers and webhooks, as one installs them on a cluster that is there."""
+    def add_webhooks(self) -> None:
+        """Starts Hekla's webhooks, the rest of what one installs on a cluster that is there."""
         own, port = f"--kubeconfig={self.kubeconfig}", free_port()
         self.processes.start("admission", [
             sys.executable, "-m", "hekla", "admission", own, f"--port={port}", f"--ca-cert-file={self.pki / 'ca.crt'}",
             f"--tls-cert-file={self.pki / 'admission.crt'}", f"--tls-private-key-file={self.pki / 'admission.key'}",
             f"--webhook-url=https://127.0.0.1:{port}",
         ])  # fmt: skip
-        self.processes.start("controllers", [sys.executable, "-m", "hekla", "controllers", own, "--leader-elect=false"])
 
     def get(self, path: str) -> tuple[int, bytes]:
         """One read as the administrator; status 0 where nothing answers."""
