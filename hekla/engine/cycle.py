@@ -92,6 +92,7 @@ def open_session(state: State, hooks: Hooks, now: float, uid: str = "", stage: S
     state.nodes.log.clear()
     session = Session(state, hooks, now, uid or f"cycle-{state.cycle}")
     session.total = state.nodes.total()
+    _open_shard(session)
     if session.tree.real:
         session.opening_room()
     for job in session.active_jobs():
@@ -101,6 +102,18 @@ def open_session(state: State, hooks: Hooks, now: float, uid: str = "", stage: S
         stage("plugin open", plugin.name)
         plugin.open(session)
     return session
+
+
+def _open_shard(session: Session) -> None:
+    """Which nodes are this scheduler's."""
+    state = session.state
+    shard = state.shard
+    status = shard.look(state)
+    if status is not None:
+        session.decisions.shards.append(status)
+    if shard.trouble:
+        session.decisions.problems.append(shard.trouble)
+    session.shard_mode, session.node_scope = shard.mode, shard.mask(state.nodes.names)
 
 
 def close_session(session: Session, stage: Stage = _unwatched) -> Decisions:

@@ -84,6 +84,16 @@ class QueueStatus(msgspec.Struct, frozen=True):
 
 class Decisions(msgspec.Struct):
     """All of one cycle, in the order in which it was decided."""
+class ShardStatus(msgspec.Struct, frozen=True):
+    """What a NodeShard's status should say; made only where it says something else."""
+
+    name: str
+    uid: str
+    in_use: list[str]
+    to_add: list[str]
+    to_remove: list[str]
+
+
 
     binds: list[Bind] = []
     evictions: list[Evict] = []
@@ -93,6 +103,7 @@ class Decisions(msgspec.Struct):
     queues: list[QueueStatus] = []
     events: list[Event] = []
     gates: list[str] = []
+    shards: list[ShardStatus] = []
     """Pods whose queue gate is to be lifted."""
     explanations: dict[str, Explanation] = {}
     """Job key -> why it waits."""

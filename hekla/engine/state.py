@@ -43,6 +43,7 @@ from hekla.engine.resources import Amounts, ResourceSpace, add
 from hekla.engine.tasks import FINISHED, NOWHERE, Job, Status, Task, is_allocated
 from hekla.engine.volumes import KINDS as VOLUME_KINDS
 from hekla.engine.volumes import VolumeBook
+from hekla.engine.shards import Shard
 
 
 class State:
@@ -55,6 +56,7 @@ class State:
     `lifts_gates`: whether pods that only their queue's gate holds are let go (gate SchedulingGatesQueueAdmission).
     """
 
+    `shard_mode`, `shard_name`: what NodeShards mean (`none`, `hard`, `soft`) and which one is this scheduler's.
     def __init__(
         self,
         *,
@@ -66,12 +68,15 @@ class State:
     ) -> None:
         self.scheduler_names = None if scheduler_names is None else frozenset(scheduler_names)
         self.lone_schedulers = frozenset(lone_schedulers)
+        shard_mode: str = "none",
+        shard_name: str = "volcano",
         self.default_queue = default_queue
         self.zone = zone(time_zone)
         self.lifts_gates = lifts_gates
         self.space = ResourceSpace()
         self.terms = TermTable()
         self.classes = PodClasses(self.space, self.terms)
+        self.shard = Shard(shard_mode, shard_name)
         self.nodes = NodeTable(self.space, self.terms)
         self.tasks: dict[str, Task] = {}
         self.jobs: dict[str, Job] = {}

@@ -13,14 +13,15 @@ from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from hekla.api import core, scheduling
-from hekla.engine.decisions import Bind, Decisions, Event, Evict, PodCondition, PodGroupStatus, QueueStatus
+from hekla.api import core, scheduling, shard
+from hekla.engine.decisions import Bind, Decisions, Event, Evict, PodCondition, PodGroupStatus, QueueStatus, ShardStatus
 from hekla.engine.state import State
 from hekla.engine.tasks import Status
 from hekla.kube.client import Client
 from hekla.kube.errors import ApiError, Conflict, NotFound
 from hekla.kube.events import Recorder, Severity
 from hekla.kube.http.client import TransportError
+from hekla.scheduler.claims import ClaimBinder, ClaimError
 from hekla.scheduler.metrics import BIND, FAILED_BINDS, STAGE
 from hekla.scheduler.volumes import VolumeBinder, VolumeError
 
@@ -79,6 +80,7 @@ class Carrier:
         self.scheduler_name = scheduler_name
         self.state_changed = state_changed
         self.volumes = VolumeBinder(client, state)
+        self.claims = ClaimBinder(client)
         self.tasks: set[asyncio.Task[None]] = set()
         self.writing: dict[str, asyncio.Task[None]] = {}
         """The write in flight for a PodGroup, pod condition or queue; a newer one for the same object waits for it."""
@@ -102,6 +104,8 @@ class Carrier:
             self.hold(condition, told.get(condition.pod))
         for queue in decisions.queues:
             self.in_turn(f"queue {queue.name}", self.write_queue(queue))
+        for said in decisions.shards:
+            self.in_turn(f"shard {said.name}", self.write_shard(said))
         for pod in decisions.gates:
             self.launch(self.lift_gate(pod))
         for event in decisions.events:
@@ -150,17 +154,21 @@ class Carrier:
         try:
             if bind.volumes:
                 await self.volumes.bind(bind.volumes, bind.node)
+            if bind.claims:
+                await self.claims.bind(bind.claims, bind.pod, bind.uid)
             began = time.perf_counter()
             await self.client.post(core.POD, name, namespace, "binding", body)
             BIND.labels("Bind").observe(1000 * (time.perf_counter() - began))
             task = self.state.tasks.get(bind.pod)
             if task is not None:
                 STAGE.labels("Bound").observe(max(0.0, 1000 * (time.time() - task.creation)))
-        except VolumeError as error:
+        except (VolumeError, ClaimError) as error:
             self.refuse(bind, error)
             return
         except LOST as error:
             if not await self.was_bound(bind, error):
+                if bind.claims:
+                    await self.claims.give_back(bind.claims, bind.uid)
                 self.refuse(bind, error)
                 return
         self.recorder.event(
@@ -308,6 +316,13 @@ class Carrier:
         gone = dict.fromkeys((there and there.status_sent) or {})
         patch = {"status": {"allocated": {**gone, **queue.allocated}}}
         await self.attempt(queue.name, self.client.patch(scheduling.QUEUE, queue.name, patch, subresource="status"))
+
+    async def write_shard(self, said: ShardStatus) -> None:
+        status = {
+            "nodesInUse": said.in_use, "nodesToAdd": said.to_add, "nodesToRemove": said.to_remove, "lastUpdateTime": now(),
+        }  # fmt: skip
+        patch = {"metadata": {"uid": said.uid}, "status": status}
+        await self.attempt(said.name, self.client.patch(shard.NODE_SHARD, said.name, patch, subresource="status"))
 
     async def attempt(self, key: str, write: Coroutine[Any, Any, Any]) -> bool:
         """False when a status could not be written, which is no reason to stop; that its object has gone is as good as done."""

@@ -11,8 +11,9 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from hekla.api import claims, core, nodeinfo, policy, priority, scheduling, storage, topology
+from hekla.api import claims, core, nodeinfo, policy, priority, resource, scheduling, shard, storage, topology
 from hekla.api.kinds import Kind
+from hekla.engine.shards import NONE
 from hekla.engine.state import State
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
@@ -89,6 +90,10 @@ def sources(state: State, selector: NodeSelector = EVERY_NODE) -> list[Source]:
         other(storage.CSI_DRIVER),
         other(storage.CSI_STORAGE_CAPACITY),
         other(nodeinfo.NUMATOPOLOGY),
+        other(resource.RESOURCE_CLAIM),
+        other(resource.RESOURCE_SLICE),
+        other(resource.DEVICE_CLASS),
+        *([other(shard.NODE_SHARD)] if state.shard.mode != NONE else ()),
     ]
 
 

@@ -132,7 +132,7 @@ class RecordedState(State):
 
 
 def _listed(value: Any) -> Any:
-    return value if isinstance(value, str) else list(value)
+    return value if isinstance(value, str | bool) else list(value)
 
 
 def _key(one: Any) -> Any:
