@@ -464,6 +464,8 @@ def _run_length(tasks: list[Task], at: int) -> int:
             or task.role != first.role
             or task.gated != first.gated
             or task.nominated != first.nominated
+            or task.claims != first.claims
+            or task.unmade != first.unmade
             or (task.labels is not first.labels and (task.labels.terms or first.labels.terms))
         ):
             break

@@ -11,16 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hekla.engine import matching, volumes
+from hekla.engine.claims.book import CANNOT, ELSEWHERE
+from hekla.engine.claims.search import STEPS_A_SECOND
 from hekla.engine.nodes import ABSENT, Bools, NodeTable, NodeView
-from hekla.engine.plugin import Arguments, Code, Depends, Filter, Plugin
+from hekla.engine.plugin import Arguments, Code, Depends, Filter, Normalise, Plugin, Score
 from hekla.engine.podclass import PodTerm, Spread, domain_sums
-from hekla.engine.resources import PODS, Amounts
+from hekla.engine.resources import PODS, Amounts, Floats
 from hekla.engine.tasks import Status
 
 if TYPE_CHECKING:
     from hekla.engine.podclass import PodClass
     from hekla.engine.session import Session
     from hekla.engine.tasks import Job, Task
+
+DEFAULT_CLAIMS_TIMEOUT = 10
 
 
 class PredicatesArguments(Arguments, frozen=True):
@@ -50,11 +54,14 @@ class Predicates(Plugin):
         self.terms = session.state.terms
         self.volumes = session.state.volumes
         self.volumes.tidy()
+        self.claims = session.state.claims
+        stated = self.arguments.claims_timeout
+        self.claims.limit = STEPS_A_SECOND * (DEFAULT_CLAIMS_TIMEOUT if stated < 0 else stated)
+        self.claims.tidy()
 
     def prefilter(self, task: Task) -> str:
-        if not task.pods.volumes or not self.arguments.volume_binding:
-            return ""
-        return self.volumes.trouble(task)
+        trouble = self.volumes.trouble(task) if task.pods.volumes and self.arguments.volume_binding else ""
+        return trouble or (self.claims.trouble(task) if task.pods.claims else "")
 
     def filters(self) -> Iterable[Filter]:
         on: PredicatesArguments = self.arguments
@@ -87,6 +94,36 @@ class Predicates(Plugin):
             yield Filter("PodTopologySpread", reason, helps, cluster, self._spread)
         for reason in (volumes.NOT_AFFINE, volumes.NOT_THERE, volumes.NOT_FOUND, volumes.NOT_ENOUGH) if on.volume_binding else ():
             yield Filter("VolumeBinding", reason, final, cluster, partial(self._volume_binding, reason))
+        yield Filter("DynamicResources", ELSEWHERE, final, cluster, self._claims_elsewhere)
+        yield Filter("DynamicResources", CANNOT, final, cluster, self._claims_open, "", self._why_not)
+
+    def scores(self) -> Iterable[Score]:
+        yield Score("DynamicResources", 1.0, Depends.CLUSTER, self._preferred_devices, Normalise.MAX)
+
+    # ------------------------------------------------------------------------------------------------- claims of devices
+
+    def _claims_elsewhere(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
+        if task is None or not task.claims:
+            return None
+        found: Bools = nodes.take(self.claims.reachable(task, nodes.table))
+        return found
+
+    def _claims_open(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
+        answers = self.claims.ask(task, nodes) if task is not None and task.claims else None
+        if answers is None:
+            return None
+        found: Bools = nodes.take(answers.fits[: len(nodes.table)])
+        return found
+
+    def _why_not(self, pods: PodClass, row: int) -> str:
+        return self.claims.last_reason(row)
+
+    def _preferred_devices(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | None:
+        answers = self.claims.ask(task, nodes) if task is not None and task.claims else None
+        if answers is None or not answers.ranked:
+            return None
+        found: Floats = nodes.take(answers.scores[: len(nodes.table)])
+        return found
 
     # ------------------------------------------------------------------------------------------------- volumes
 
@@ -111,10 +148,16 @@ class Predicates(Plugin):
     def allocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
         if task.pods.volumes and self.arguments.volume_binding and task.status in (Status.ALLOCATED, Status.PIPELINED):
             self.volumes.promise(task)
+        if task.claims and task.status in (Status.ALLOCATED, Status.PIPELINED):
+            promised = self.claims.promise(task)
+            if not promised and task.status is Status.ALLOCATED:
+                raise ValueError(f"{task.key}: its claims cannot be had on its node")
 
     def deallocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
         if task.pods.volumes and task.status is Status.PENDING:
             self.volumes.withdraw(task)
+        if task.claims and task.status is Status.PENDING:
+            self.claims.withdraw(task)
 
     # ------------------------------------------------------------------------------------------------- inter-pod terms
 

@@ -1,0 +1,175 @@
+"""Writes into ResourceClaims what the engine gave them, before the pod that needs them is bound.
+
+Several pods may share a claim, so writes of one claim wait for each other, and each adds its pod to what is there.  Where the pod
+cannot be bound after all, its reservation is taken back, and with it the allocation if nobody else has come to rely on it.
+Reference: plugins-placement 1.6 (DynamicResources), 1.9.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from hekla.api.resource import RESOURCE_CLAIM
+from hekla.engine.claims.book import devices_of
+from hekla.kube.client import Client
+from hekla.kube.errors import ApiError, Conflict, NotFound
+from hekla.kube.http.client import TransportError
+
+log = logging.getLogger(__name__)
+
+FINALIZER = "resource.kubernetes.io/delete-protection"
+PATIENCE = 600.0
+"""Seconds for which a driver may take to make a device ready for its node; then the pod is placed anew."""
+ATTEMPTS = 8
+"""Times that a write is tried when others change the claim at the same time."""
+
+Tree = dict[str, Any]
+
+
+class ClaimError(Exception):
+    """A claim cannot be had as it was decided; the text says why."""
+
+
+class ClaimBinder:
+    """Allocates and reserves.  Whoever hears of claims calls `claim_changed`."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.locks: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self.waiting: dict[str, set[asyncio.Event]] = defaultdict(set)
+
+    def claim_changed(self, old: Any, new: Any) -> None:
+        """A callback of the cache of claims."""
+        if self.waiting:
+            metadata = (new if new is not None else old)["metadata"]
+            for event in self.waiting.get(f"{metadata['namespace']}/{metadata['name']}", ()):
+                event.set()
+
+    async def bind(self, given: Mapping[str, Tree], pod: str, uid: str) -> None:
+        """Returns once all claims are allocated and reserved for the pod.  Raises ClaimError, and what the client raises.
+
+        When it raises, nothing is left of what it did.
+        """
+        done: list[str] = []
+        try:
+            for key, allocation in given.items():
+                done.append(key)
+                await self.reserve(key, allocation, pod, uid)
+            async with asyncio.timeout(PATIENCE):
+                for key, allocation in given.items():
+                    await self.ready(key, allocation)
+        except TimeoutError as error:
+            await self.give_back({key: given[key] for key in done}, uid)
+            raise ClaimError(f"its devices were not ready within {PATIENCE:.0f} s") from error
+        except (ClaimError, ApiError, TransportError):
+            await self.give_back({key: given[key] for key in done}, uid)
+            raise
+
+    async def reserve(self, key: str, allocation: Tree, pod: str, uid: str) -> None:
+        """Allocates one claim, if that is not done, and adds the pod to those it is reserved for."""
+        user = {"resource": "pods", "name": pod.rpartition("/")[2], "uid": uid}
+        async with self.lock(key):
+            for attempt in range(ATTEMPTS):
+                claim = await self.read(key)
+                status = claim.get("status") or {}
+                users = status.get("reservedFor") or []
+                there = status.get("allocation")
+                if claim["metadata"].get("deletionTimestamp"):
+                    raise ClaimError(f"resourceclaim {key} is being deleted")
+                if there is not None and devices_of(there) != devices_of(allocation):
+                    raise ClaimError(f"resourceclaim {key} was allocated otherwise meanwhile")
+                if there is not None and any(one.get("uid") == uid for one in users):
+                    return
+                try:
+                    if there is None:
+                        claim = await self.protect(claim)
+                    new = {**status, "allocation": there or allocation, "reservedFor": [*users, user]}
+                    await self.client.update_status(RESOURCE_CLAIM.untyped, {**claim, "status": new})
+                    return
+                except Conflict:
+                    if attempt == ATTEMPTS - 1:
+                        raise
+
+    async def protect(self, claim: Tree) -> Tree:
+        """The claim with the finalizer that an allocated one has."""
+        metadata = claim["metadata"]
+        finalizers = metadata.get("finalizers") or []
+        if FINALIZER in finalizers:
+            return claim
+        patch = {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": [*finalizers, FINALIZER]}}
+        made: Tree = await self.client.patch(RESOURCE_CLAIM.untyped, metadata["name"], patch, metadata["namespace"])
+        return {**claim, "metadata": made["metadata"]}
+
+    async def ready(self, key: str, allocation: Tree) -> None:
+        """Waits for the conditions that drivers must fulfil before a pod may use their devices."""
+        wanted = [one for one in (allocation.get("devices") or {}).get("results") or () if one.get("bindingConditions")]
+        if not wanted:
+            return
+        changed = asyncio.Event()
+        self.waiting[key].add(changed)
+        try:
+            while True:
+                changed.clear()
+                claim = await self.read(key)
+                listed = (claim.get("status") or {}).get("devices") or ()
+                if all(fulfilled(one, listed) for one in wanted):
+                    return
+                await changed.wait()
+        finally:
+            self.waiting[key].discard(changed)
+            if not self.waiting[key]:
+                del self.waiting[key]
+
+    async def give_back(self, given: Mapping[str, Tree], uid: str) -> None:
+        """Takes the pod off its claims.  What cannot be written now the controller of claims finds out by itself."""
+        for key, allocation in given.items():
+            async with self.lock(key):
+                for _ in range(ATTEMPTS):
+                    try:
+                        claim = await self.read(key)
+                        status = dict(claim.get("status") or {})
+                        before = status.get("reservedFor") or []
+                        users = [one for one in before if one.get("uid") != uid]
+                        if len(users) == len(before):
+                            break
+                        status["reservedFor"] = users
+                        if not users and status.get("allocation") and devices_of(status["allocation"]) == devices_of(allocation):
+                            for name in ("allocation", "reservedFor", "devices"):
+                                status.pop(name, None)
+                        await self.client.update_status(RESOURCE_CLAIM.untyped, {**claim, "status": status})
+                        break
+                    except Conflict:
+                        continue
+                    except (ClaimError, ApiError, TransportError) as error:
+                        log.warning("reservation of %s could not be taken back: %s", key, error)
+                        break
+
+    async def read(self, key: str) -> Tree:
+        namespace, _, name = key.partition("/")
+        try:
+            claim: Tree = await self.client.get(RESOURCE_CLAIM.untyped, name, namespace)
+        except NotFound as error:
+            raise ClaimError(f"resourceclaim {key} is gone") from error
+        claim.setdefault("apiVersion", RESOURCE_CLAIM.api_version)
+        claim.setdefault("kind", RESOURCE_CLAIM.kind)
+        return claim
+
+    def lock(self, key: str) -> asyncio.Lock:
+        if len(self.locks) > 4096:
+            self.locks = defaultdict(asyncio.Lock, {name: one for name, one in self.locks.items() if one.locked()})
+        return self.locks[key]
+
+
+def fulfilled(result: Tree, devices: Any) -> bool:
+    """Whether a device has all conditions that it needs.  Raises ClaimError when its driver says that it never will."""
+    own = ("driver", "pool", "device")
+    status = next((one for one in devices if all(one.get(name) == result[name] for name in own)), None)
+    true = {one.get("type") for one in (status or {}).get("conditions") or () if one.get("status") == "True"}
+    failed = true & set(result.get("bindingFailureConditions") or ())
+    if failed:
+        raise ClaimError(f"device {result['device']} of {result['driver']} reports {', '.join(sorted(failed))}")
+    return set(result["bindingConditions"]) <= true
