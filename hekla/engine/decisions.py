@@ -20,6 +20,8 @@ class Bind(msgspec.Struct, frozen=True):
     annotations: dict[str, str] = {}
     volumes: dict[str, str] = {}
     """Unbound claim -> volume to bind it to before; empty: to be provisioned for this node (annotation `selected-node`)."""
+    claims: dict[str, Any] = {}
+    """ResourceClaim -> the allocation that it must have, and be reserved for the pod, before."""
 
 
 class Evict(msgspec.Struct, frozen=True):
@@ -82,8 +84,6 @@ class QueueStatus(msgspec.Struct, frozen=True):
     allocated: dict[str, str]
 
 
-class Decisions(msgspec.Struct):
-    """All of one cycle, in the order in which it was decided."""
 class ShardStatus(msgspec.Struct, frozen=True):
     """What a NodeShard's status should say; made only where it says something else."""
 
@@ -94,6 +94,8 @@ class ShardStatus(msgspec.Struct, frozen=True):
     to_remove: list[str]
 
 
+class Decisions(msgspec.Struct):
+    """All of one cycle, in the order in which it was decided."""
 
     binds: list[Bind] = []
     evictions: list[Evict] = []
@@ -101,9 +103,9 @@ class ShardStatus(msgspec.Struct, frozen=True):
     pod_groups: list[PodGroupStatus] = []
     conditions: list[PodCondition] = []
     queues: list[QueueStatus] = []
+    shards: list[ShardStatus] = []
     events: list[Event] = []
     gates: list[str] = []
-    shards: list[ShardStatus] = []
     """Pods whose queue gate is to be lifted."""
     explanations: dict[str, Explanation] = {}
     """Job key -> why it waits."""

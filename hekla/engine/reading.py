@@ -6,6 +6,7 @@ Reference: scheduler-core 2.5 to 2.10.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,7 @@ REVOCABLE_ZONE = "volcano.sh/revocable-zone"
 SLA_KEYS = ("volcano.sh/sla-waiting-time", "sla-waiting-time")
 TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 Tree = Mapping[str, Any]
+_WHOLE = re.compile(r"[+-]?[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +80,8 @@ def status_of(phase: str, deleting: bool, node: str) -> Status:
 
 def priority_of(spec: Tree, annotations: Tree) -> int:
     stated = annotations.get(TASK_PRIORITY)
-    if stated is not None:
-        try:
-            return int(stated)
-        except ValueError:
-            pass
+    if stated is not None and _WHOLE.fullmatch(stated) and -(2**31) <= int(stated) < 2**31:
+        return int(stated)
     value = spec.get("priority")
     return 1 if value is None else int(value)
 
@@ -120,9 +119,17 @@ def condition_of(status: Tree) -> tuple[str, str, str] | None:
 
 
 def claim_keys(namespace: str, spec: Tree, status: Tree) -> tuple[str, ...]:
+    """The ResourceClaims that a pod uses, as far as they are there."""
     made = {one.get("name", ""): one.get("resourceClaimName", "") for one in status.get("resourceClaimStatuses") or ()}
     named = (one.get("resourceClaimName") or made.get(one.get("name", "")) for one in spec.get("resourceClaims") or ())
     return tuple(sorted(f"{namespace}/{name}" for name in named if name))
+
+
+def claims_to_come(spec: Tree, status: Tree) -> tuple[str, ...]:
+    """Claims of a pod that nobody has made yet; an entry of the status without a name says that none is needed."""
+    known = {one.get("name", "") for one in status.get("resourceClaimStatuses") or ()}
+    listed = spec.get("resourceClaims") or ()
+    return tuple(one.get("name", "") for one in listed if not one.get("resourceClaimName") and one.get("name", "") not in known)
 
 
 def number(text: str) -> float:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hekla.engine.decisions import Bind, Decisions, Event, Evict
+from hekla.engine.explanation import Shortage, not_open
 from hekla.engine.hypernodes import ROOT as CLUSTER
 from hekla.engine.hypernodes import tree_of
 from hekla.engine.joborder import OwnOrders
@@ -19,8 +20,8 @@ from hekla.engine.nodes import Bools, Rows
 from hekla.engine.pipeline import Ahead, Pipeline
 from hekla.engine.plugin import ABSTAIN, PERMIT, REJECT, Answer, Plugin, Victims, defines
 from hekla.engine.policy import Policy
-from hekla.engine.queues import Queue
-from hekla.engine.resources import EPSILON, Amounts, Floats
+from hekla.engine.queues import OPEN, Queue
+from hekla.engine.resources import EPSILON, Amounts, Floats, add, empty
 from hekla.engine.statement import Statement
 from hekla.engine.tasks import Group, Job, Status, SubJob, Task, is_allocated
 
@@ -223,7 +224,15 @@ class Session:
         return False
 
     def job_enqueueable(self, job: Job) -> bool:
-        return self._vote("job_enqueueable", lambda plugin: plugin.job_enqueueable(job))
+        job.enqueue_block, job.shortages = "", ()
+
+        def ask(plugin: Plugin) -> int:
+            vote = plugin.job_enqueueable(job)
+            if vote == REJECT and not job.enqueue_block:
+                job.enqueue_block = f"plugin {plugin.name} does not let it in"
+            return vote
+
+        return self._vote("job_enqueueable", ask)
 
     def job_enqueued(self, job: Job) -> None:
         for plugin in self.hooks("job_enqueued"):
@@ -242,6 +251,7 @@ class Session:
         job.phase = "Inqueue"
         self.let_in_any = True
         job.enqueue_block = ""
+        job.shortages = ()
         self.touched[job.key] = job
 
     def prefilter(self, task: Task) -> str:
@@ -362,6 +372,31 @@ class Session:
     def preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
         return all(plugin.preemptive(queue, tasks) for plugin in self.hooks("preemptive"))
 
+    def quota_shortages(self, queue: Queue, asked: Amounts) -> list[Shortage]:
+        """In numbers why the queue may not take so much more."""
+        return [
+            one
+            for plugin in self.hooks("allocatable")
+            if defines(plugin, "quota_shortages")
+            for one in plugin.quota_shortages(queue, asked)
+        ]
+
+    def not_preemptive(self, queue: Queue, tasks: Sequence[Task]) -> str:
+        """As a clause, why the queue may take nothing from others for these tasks."""
+        if queue.state != OPEN:
+            return not_open(queue)
+        asked = empty()
+        for task in tasks:
+            add(asked, task.request.amounts)
+        short = [
+            one
+            for plugin in self.hooks("preemptive")
+            if defines(plugin, "reclaim_shortages")
+            for one in plugin.reclaim_shortages(queue, asked)
+        ]
+        numbers = ", ".join(f"{one.resource}={one.held} and {one.asked} more of {one.limit} {one.most}" for one in short)
+        return f"queue {queue.name} would hold more than its share" + (f": {numbers}" if numbers else "")
+
     # ------------------------------------------------------------------------------------------------- victims
 
     def preemptable(self, claimer: Task, candidates: list[Task]) -> list[Task]:
@@ -462,10 +497,15 @@ class Session:
         job = tasks[0].job
         assert job is not None
         job.set_status_many(tasks, Status.BINDING)
-        names, key, volumes = self.state.nodes.names, job.key, self.state.volumes
-        claims = bool(tasks[0].pods.volumes)
+        names, key, volumes, claims = self.state.nodes.names, job.key, self.state.volumes, self.state.claims
+        pods = tasks[0].pods
+        if not pods.volumes and not pods.claims:
+            self.decisions.binds.extend(
+                Bind(task.key, task.uid, names[row], key, task.annotations) for task, row in zip(tasks, rows.tolist())
+            )
+            return
         self.decisions.binds.extend(
-            Bind(task.key, task.uid, names[row], key, task.annotations, volumes.promised_to(task) if claims else {})
+            Bind(task.key, task.uid, names[row], key, task.annotations, volumes.promised_to(task), dict(claims.given_to(task)))
             for task, row in zip(tasks, rows.tolist())
         )
 
@@ -501,9 +541,11 @@ class Session:
         statement.evict(task, reason)
         statement.commit()
 
-    def refuse(self, job: Job, message: str, detail: str = "") -> None:
-        """The job may not enter now; said on its PodGroup, once for the same words.  `detail` gives the numbers."""
+    def refuse(self, job: Job, message: str, lacks: Sequence[Shortage] = ()) -> None:
+        """The job may not enter now; said on its PodGroup, once for the same words.  `lacks` gives the numbers."""
+        detail = ", ".join(one.of_minimum(job.queue) for one in lacks)
         job.enqueue_block = f"{message} ({detail})" if detail else message
+        job.shortages = tuple(lacks)
         if job.last_refusal != message:
             job.last_refusal = message
             self.event(job, "Normal", "Unschedulable", message)

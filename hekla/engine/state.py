@@ -12,6 +12,8 @@ from typing import Any
 
 from hekla.engine import resources
 from hekla.engine.backoff import BackOff
+from hekla.engine.claims import KINDS as CLAIM_KINDS
+from hekla.engine.claims import ClaimBook
 from hekla.engine.durations import instant, zone
 from hekla.engine.nodes import NodeFacts, NodeTable, Taint
 from hekla.engine.podclass import PodClasses, TermTable, image_name
@@ -23,6 +25,7 @@ from hekla.engine.reading import (
     TRUE,
     Tree,
     claim_keys,
+    claims_to_come,
     condition_of,
     key_of,
     number,
@@ -40,10 +43,10 @@ from hekla.engine.reading import (
     waiting_time,
 )
 from hekla.engine.resources import Amounts, ResourceSpace, add
+from hekla.engine.shards import Shard
 from hekla.engine.tasks import FINISHED, NOWHERE, Job, Status, Task, is_allocated
 from hekla.engine.volumes import KINDS as VOLUME_KINDS
 from hekla.engine.volumes import VolumeBook
-from hekla.engine.shards import Shard
 
 
 class State:
@@ -53,10 +56,10 @@ class State:
     `lone_schedulers`: names whose pods need no PodGroup; each such pod is a job of its own (`namespace/pod`, minimum 1)
     in the default queue.
     `time_zone`: in which the policy's times of day are meant; the engine itself never asks the machine.
+    `shard_mode`, `shard_name`: what NodeShards mean (`none`, `hard`, `soft`) and which one is this scheduler's.
     `lifts_gates`: whether pods that only their queue's gate holds are let go (gate SchedulingGatesQueueAdmission).
     """
 
-    `shard_mode`, `shard_name`: what NodeShards mean (`none`, `hard`, `soft`) and which one is this scheduler's.
     def __init__(
         self,
         *,
@@ -65,18 +68,18 @@ class State:
         default_queue: str = "default",
         time_zone: str = "UTC",
         lifts_gates: bool = False,
+        shard_mode: str = "none",
+        shard_name: str = "volcano",
     ) -> None:
         self.scheduler_names = None if scheduler_names is None else frozenset(scheduler_names)
         self.lone_schedulers = frozenset(lone_schedulers)
-        shard_mode: str = "none",
-        shard_name: str = "volcano",
         self.default_queue = default_queue
         self.zone = zone(time_zone)
         self.lifts_gates = lifts_gates
+        self.shard = Shard(shard_mode, shard_name)
         self.space = ResourceSpace()
         self.terms = TermTable()
         self.classes = PodClasses(self.space, self.terms)
-        self.shard = Shard(shard_mode, shard_name)
         self.nodes = NodeTable(self.space, self.terms)
         self.tasks: dict[str, Task] = {}
         self.jobs: dict[str, Job] = {}
@@ -86,6 +89,7 @@ class State:
         self.others: dict[str, dict[str, Tree]] = {}
         """Objects that only some plugins read, as JSON trees: kind -> key -> tree."""
         self.volumes = VolumeBook(self)
+        self.claims = ClaimBook(self)
         self.ask_extender: Callable[[str, Mapping[str, Any], float], Any] | None = None
         """Posts JSON to an address within so many seconds and gives the reply's; raises OSError or ValueError.  For `extender`."""
         self.rejected: dict[tuple[str, str], str] = {}
@@ -178,7 +182,8 @@ class State:
         task.creation = instant(meta.get("creationTimestamp", "") or "")
         task.index = pod_index(name)
         task.gated = tuple(gate.get("name", "") for gate in spec.get("schedulingGates") or ())
-        task.claims = claim_keys(namespace, spec, status)
+        if pods.claims:
+            task.claims, task.unmade = claim_keys(namespace, spec, status), claims_to_come(spec, status)
         task.nominated = status.get("nominatedNodeName", "")
         task.terminating = bool(meta.get("deletionTimestamp"))
         task.status = status_of(status.get("phase", ""), task.terminating, spec.get("nodeName", ""))
@@ -434,6 +439,8 @@ class State:
         kept = {**tree, "metadata": dict(tree.get("metadata") or {})}
         self.others.setdefault(kind, {})[key_of(tree)] = kept
         self.version += 1
+        if kind in CLAIM_KINDS:
+            self.claims.changed(kind, key_of(tree), kept)
         self.volumes.version += kind in VOLUME_KINDS
         self.hyper_version += kind == "HyperNode"
 
@@ -441,6 +448,8 @@ class State:
         key = obj if isinstance(obj, str) else key_of(tree_of_object(obj))
         self.others.get(kind, {}).pop(key, None)
         self.version += 1
+        if kind in CLAIM_KINDS:
+            self.claims.changed(kind, key, None)
         self.volumes.version += kind in VOLUME_KINDS
         self.hyper_version += kind == "HyperNode"
 

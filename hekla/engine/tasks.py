@@ -84,6 +84,7 @@ class Task:
         "subjob",
         "terminating",
         "uid",
+        "unmade",
     )
 
     def __init__(self, key: str, namespace: str, name: str, uid: str, pods: PodClass, labels: LabelSet) -> None:
@@ -109,6 +110,8 @@ class Task:
         self.gated: tuple[str, ...] = ()
         self.claims: tuple[str, ...] = ()
         """Keys of the ResourceClaims that it uses, as far as they are known by name."""
+        self.unmade: tuple[str, ...] = ()
+        """Names, within the pod, of claims that are yet to be made for it."""
         self.terminating = False
         self.evicted_for = False
         """Room for this task was made by evicting others in this cycle."""
@@ -282,7 +285,6 @@ class Job(Group):
     __slots__ = (
         "allocated",
         "annotations",
-        "budget",
         "conditions",
         "contribution",
         "creation",
@@ -312,6 +314,7 @@ class Job(Group):
         "role_minimums",
         "role_total",
         "shadow",
+        "shortages",
         "short_of_quota",
         "stated_preemptable",
         "status_sent",
@@ -348,7 +351,6 @@ class Job(Group):
         """As `preemptable`, but true where nothing is stated: what the gang evictions ask."""
         self.revocable_zone = ""
         self.waiting_time: float | None = None
-        self.budget: tuple[str, str] = ("", "")
         self.allocated: Amounts = empty()
         self.total_request: Amounts = empty()
         self.fit_errors: dict[str, FitErrors] = {}
@@ -358,6 +360,8 @@ class Job(Group):
         """A task that its queue may not take now."""
         self.enqueue_block = ""
         """Why the job was not let in, in this cycle's words."""
+        self.shortages: tuple[Any, ...] = ()
+        """How short of what it is, where `enqueue_block` speaks of amounts."""
         self.last_event = ""
         self.last_refusal = ""
         self.status_sent: Any = None
