@@ -1,22 +1,19 @@
-"""Job: what is filled in on create, and what a new job must be.  Reference: api-and-admission 5.3.2, 5.3.3.
+"""Job: what a new job must be.  Reference: api-and-admission 5.3.3.
 
-Updates have a room of their own (`jobupdates`): they are judged against the stored job, with other texts.
+What a job does not say is filled in by `jobdefaults`.  Updates have a room of their own, too (`jobupdates`): they are judged
+against the stored job, with other texts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from hekla.admission import jobupdates, podtemplates, policies
 from hekla.admission.graph import sorted_tasks
 from hekla.admission.partitions import partition_problem
 from hekla.admission.review import (
     BOTH_TIERS,
-    DEFAULT_QUEUE,
-    DEFAULT_SCHEDULER,
     ROOT_QUEUE,
-    Patch,
     Review,
     Tree,
     both_tiers,
@@ -24,75 +21,15 @@ from hekla.admission.review import (
     queue_not_found,
     spec_of,
     status_of,
-    with_spec,
 )
 from hekla.admission.syntax import dns_subdomain, listed, qualified_name
 
-DEFAULT_RETRIES = 3
 PLUGINS = frozenset({"ssh", "env", "svc", "tensorflow", "mpi", "pytorch", "hcclrank", "ray"})
-NEEDS_SERVICE = frozenset({"tensorflow", "mpi", "pytorch", "ray"})
-NEEDS_SSH = frozenset({"mpi"})
 
 VOLUME_CONFLICT = (
     "conflict: If you want to use an existing PVC, just specify VolumeClaimName."
     "If you want to create a new PVC, you do not need to specify VolumeClaimName"
 )
-
-
-# -- what is filled in --------------------------------------------------------------------------------------------------
-
-
-def mutate(review: Review) -> Patch | None:
-    spec = spec_of(review.object)
-    scheduler = review.settings.scheduler_names[0] if review.settings.scheduler_names else DEFAULT_SCHEDULER
-    patch: Patch = []
-    for field, missing, value in (
-        ("queue", "", DEFAULT_QUEUE),
-        ("schedulerName", "", scheduler),
-        ("maxRetry", 0, DEFAULT_RETRIES),
-    ):
-        if (spec.get(field) or missing) == missing:
-            patch.append({"op": "add", "path": f"/spec/{field}", "value": value})
-    given = spec.get("tasks") or []
-    tasks = [defaulted_task(task, index) for index, task in enumerate(given)]
-    if tasks != given:
-        patch.append({"op": "replace", "path": "/spec/tasks", "value": tasks})
-    if not spec.get("minAvailable"):
-        patch.append({"op": "add", "path": "/spec/minAvailable", "value": sum(_least(task) for task in tasks)})
-    if spec.get("plugins") is not None:
-        patch.append({"op": "replace", "path": "/spec/plugins", "value": defaulted_plugins(spec["plugins"])})
-    return with_spec(review.object, patch)
-
-
-def defaulted_task(task: Tree, index: int) -> dict[str, Any]:
-    """The task with its defaults; what it says itself stays, a minimum of 0 too."""
-    result = dict(task)
-    if not task.get("name"):
-        result["name"] = f"default{index}"
-    template = task.get("template") or {}
-    pod = template.get("spec") or {}
-    if pod.get("hostNetwork") and not pod.get("dnsPolicy"):
-        result["template"] = {**template, "spec": {**pod, "dnsPolicy": "ClusterFirstWithHostNet"}}
-    if task.get("minAvailable") is None:
-        partition = task.get("partitionPolicy") or {}
-        least = partition.get("minPartitions") or 0
-        result["minAvailable"] = least * (partition.get("partitionSize") or 0) if least > 0 else task.get("replicas") or 0
-    if not task.get("maxRetry"):
-        result["maxRetry"] = DEFAULT_RETRIES
-    return result
-
-
-def defaulted_plugins(plugins: Tree) -> dict[str, Any]:
-    result = dict(plugins)
-    for needing, needed in ((NEEDS_SERVICE, "svc"), (NEEDS_SSH, "ssh")):
-        if needing & plugins.keys():
-            result.setdefault(needed, [])
-    return result
-
-
-def _least(task: Tree) -> int:
-    minimum = task.get("minAvailable")
-    return int(task.get("replicas") or 0) if minimum is None else int(minimum)
 
 
 # -- what must hold -----------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hekla.admission.jobdefaults import defaulted_spec
 from hekla.admission.partitions import partition_problem
 from hekla.admission.review import BOTH_TIERS, Review, Tree, both_tiers, name_of, spec_of
 from hekla.admission.semantics import same
@@ -30,7 +31,8 @@ def problem(review: Review) -> str:
         return BOTH_TIERS
     if len(tasks) != len(old_tasks):
         return "job updates may not add or remove tasks"
-    if not same(_fixed(spec), _fixed(old)):
+    # Both sides with their defaults: what admission once filled in is no wish of the user's, and its absence is no change.
+    if not same(_fixed(defaulted_spec(spec, review.settings)), _fixed(defaulted_spec(old, review.settings))):
         return IMMUTABLE
     return ""
 

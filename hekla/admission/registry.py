@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hekla.admission import cronjobs, hypernodes, jobflows, jobs, podgroups, pods, queues
+from hekla.admission import cronjobs, hypernodes, jobdefaults, jobflows, jobs, podgroups, pods, queues
 from hekla.admission.review import Lookup, Patch, Review, Settings, Tree, Verdict, metadata_of
 from hekla.api.quantity import QuantityError
 
@@ -62,7 +62,7 @@ INVALID_CREATE = "invalid operation `{operation}`, expect operation to be `CREAT
 ADMISSIONS = {
     admission.path: admission
     for admission in (
-        Admission("/jobs/mutate", "mutatejob.volcano.sh", *BATCH, C, "expect operation to be 'CREATE' ", mutate=jobs.mutate),
+        Admission("/jobs/mutate", "mutatejob.volcano.sh", *BATCH, CU, "expect operation to be 'CREATE' ", mutate=jobdefaults.mutate),
         Admission("/jobs/validate", "validatejob.volcano.sh", *BATCH, CU, "expect operation to be 'CREATE' or 'UPDATE'",
                   validate=jobs.validate),
         Admission("/cronjobs/validate", "validatecronjob.volcano.sh", *BATCH, CU, "expect operation to be 'CREATE' or 'UPDATE'",

@@ -119,7 +119,32 @@ def test_a_task_on_the_host_network_keeps_cluster_names(policy: str, expected: s
 
 
 def test_other_operations_are_no_business_of_the_mutator():
-    assert denied(MUTATE, job(), operation="UPDATE") == "expect operation to be 'CREATE' "
+    assert denied(MUTATE, job(), operation="DELETE") == "expect operation to be 'CREATE' "
+
+
+def test_an_update_is_filled_in_as_its_job_once_was():
+    """Decision 0188: a list that a second apply replaces comes without what was filled in."""
+    unnamed = {"replicas": 2, "template": task()["template"]}
+    manifest = {**job(), "spec": {"tasks": [unnamed, {**unnamed, "replicas": 3}], "plugins": {"mpi": ["--master=default0"]}}}
+    stored = patched(MUTATE, manifest)
+    applied = {**stored, "spec": {**stored["spec"], "tasks": manifest["spec"]["tasks"]}}
+
+    assert ask(VALIDATE, applied, stored).allowed, "where a chart registers the mutator for creates alone"
+    assert patched(MUTATE, applied, operation="UPDATE") == stored
+    assert patched(MUTATE, manifest, operation="UPDATE") == stored, "replaced as a whole"
+
+
+def test_an_update_may_still_set_the_minimum_to_nothing():
+    stored = patched(MUTATE, bare(task(replicas=2)))
+
+    assert ask(MUTATE, {**stored, "spec": {**stored["spec"], "minAvailable": 0}}, operation="UPDATE").patch is None
+
+
+@pytest.mark.parametrize("change", [{"name": "other"}, {"maxRetry": 5}, {"policies": [{"event": "PodFailed", "action": "AbortJob"}]}])
+def test_what_an_apply_really_changes_is_refused(change: dict[str, object]):
+    stored = patched(MUTATE, bare(task()))
+
+    assert denied(VALIDATE, bare(task(**change)), stored).startswith("job updates may not change fields other than")
 
 
 def test_the_first_scheduler_name_is_the_default_one():
