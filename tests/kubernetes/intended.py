@@ -43,7 +43,6 @@ INTENDED: tuple[Intention, ...] = (
     Intention(
         ".*accept application/vnd.kubernetes.protobuf", ".*", "Answers are JSON; every client that asks for protobuf takes JSON as well."
     ),
-    Intention(".*Bearer nonsense", "status", "A token that is wrong is refused, also beside a certificate that is right.", "200", "401"),
     Intention("", r"\.(resources|items)\[.*\]\.storageVersionHash", "It is opaque, and no client may compute it.", "", "(?!<absent>)"),
     Intention("", r"header x-content-type-options", "It speaks to browsers, which get nothing here that they could misread.", "nosniff"),
 )

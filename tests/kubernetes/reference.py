@@ -35,14 +35,16 @@ MANAGER = Leaf("controller-manager", "system:kube-controller-manager")
 class Reference:
     """One reference cluster in a directory."""
 
-    def __init__(self, directory: Path, built: dict[str, Path]) -> None:
+    def __init__(self, directory: Path, built: dict[str, Path], *, durable: bool = False) -> None:
         self.directory = directory
+        self.durable = durable
+        """Whether etcd waits for the disk, as a benchmark has to; tests do not."""
         self.kubeconfig = directory / "kubeconfig"
         self.pki = directory / "pki"
         self.processes = Processes(directory)
         self.audit_log = directory / "audit.log"
         self._built = built
-        self._port = free_port()
+        self.port = free_port()
 
     def start(self, *flags: str, controllers: bool = True) -> None:
         """Starts the servers and returns when they answer.  Raises NotStarted."""
@@ -61,7 +63,8 @@ class Reference:
         self.processes.start("etcd", [
             str(self._built["etcd"]), f"--data-dir={self.directory / 'etcd'}", f"--listen-client-urls={store}",
             f"--advertise-client-urls={store}", f"--listen-peer-urls={peers}", f"--initial-advertise-peer-urls={peers}",
-            f"--initial-cluster=default={peers}", "--unsafe-no-fsync", "--log-level=warn",
+            f"--initial-cluster=default={peers}", "--log-level=warn",
+            *(() if self.durable else ("--unsafe-no-fsync",)),
         ])  # fmt: skip
         return store
 
@@ -69,7 +72,7 @@ class Reference:
         pki = self.pki
         self.processes.start("kube-apiserver", [
             str(self._built["kube-apiserver"]), f"--etcd-servers={store}", f"--etcd-prefix=/{self.directory.name}",
-            "--bind-address=127.0.0.1", f"--secure-port={self._port}", f"--advertise-address={ADVERTISED}",
+            "--bind-address=127.0.0.1", f"--secure-port={self.port}", f"--advertise-address={ADVERTISED}",
             f"--cert-dir={pki}", f"--tls-cert-file={pki / 'apiserver.crt'}", f"--tls-private-key-file={pki / 'apiserver.key'}",
             f"--client-ca-file={pki / 'ca.crt'}", f"--service-cluster-ip-range={SERVICES}", "--authorization-mode=Node,RBAC",
             f"--service-account-issuer={ISSUER}", f"--service-account-key-file={pki / 'sa.pub'}",
@@ -131,7 +134,7 @@ class Reference:
         """One read as the administrator; status 0 where nothing answers."""
         tls = ssl.create_default_context(cafile=str(self.pki / "ca.crt"))
         tls.load_cert_chain(self.pki / "admin.crt", self.pki / "admin.key")
-        connection = http.client.HTTPSConnection("127.0.0.1", self._port, context=tls, timeout=5)
+        connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=tls, timeout=5)
         try:
             connection.request("GET", path)
             answer = connection.getresponse()
@@ -151,7 +154,7 @@ class Reference:
 
     def _write_kubeconfig(self, file: Path, leaf: str) -> None:
         user = {"client-certificate": str(self.pki / f"{leaf}.crt"), "client-key": str(self.pki / f"{leaf}.key")}
-        cluster = {"server": f"https://127.0.0.1:{self._port}", "certificate-authority": str(self.pki / "ca.crt")}
+        cluster = {"server": f"https://127.0.0.1:{self.port}", "certificate-authority": str(self.pki / "ca.crt")}
         file.write_text(json.dumps({
             "apiVersion": "v1", "kind": "Config", "current-context": "reference",
             "clusters": [{"name": "reference", "cluster": cluster}], "users": [{"name": leaf, "user": user}],
@@ -164,11 +167,13 @@ class Reference:
 
 
 @contextmanager
-def reference(*flags: str, controllers: bool = True, say: programs.Say = lambda _: None) -> Iterator[Reference]:
+def reference(
+    *flags: str, controllers: bool = True, durable: bool = False, say: programs.Say = lambda _: None
+) -> Iterator[Reference]:
     """A reference cluster for the time of a `with`, or only its API server.  Raises CannotBuild, NotStarted."""
     built = programs.need(*programs.SERVER, say=say)
     directory = Path(tempfile.mkdtemp(prefix="hekla-reference-"))
-    server = Reference(directory, built)
+    server = Reference(directory, built, durable=durable)
     try:
         server.start(*flags, controllers=controllers)
         yield server
