@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hekla.api import quantity
+from hekla.engine.resources import Amounts
 from hekla.engine.tasks import Job, Task
 
 if TYPE_CHECKING:
@@ -25,6 +26,15 @@ class Devices:
 
     count: int = 0
     capacity: dict[str, int] = field(default_factory=dict)
+
+
+class Exceeded(NamedTuple):
+    """One ceiling of a queue that is too low, under the name by which the queue states it."""
+
+    name: str
+    asked: int
+    held: int
+    most: int
 
 
 Claimed = dict[str, Devices]
@@ -55,6 +65,13 @@ def quota(resources: Mapping[str, Any]) -> Claimed:
     return result
 
 
+def without_devices(of: Amounts) -> Amounts:
+    """A resource list without its device part, which no pod asks for in that way: as amounts these would only be in the way."""
+    if not any(_MARK in name for name in of):
+        return of
+    return {name: value for name, value in of.items() if not (name.startswith(_MARK) or "." + _MARK in name)}
+
+
 def claims_of(state: State, task: Task) -> dict[str, Claimed]:
     """What each claim of a pod asks for: claim key -> class -> how much.  Claims that say nothing are left out."""
     objects = state.others.get("ResourceClaim", {})
@@ -73,9 +90,12 @@ def _wanted(claim: Mapping[str, Any]) -> Claimed:
         exactly = request.get("exactly")
         if exactly is None or exactly.get("allocationMode") == "All" or not exactly.get("deviceClassName"):
             continue
-        count = int(exactly.get("count") or 1)
-        requested = (exactly.get("capacity") or {}).get("requests") or {}
-        capacity = {dimension: quantity.whole(amount) * count for dimension, amount in requested.items()}
+        try:
+            count = int(exactly.get("count") or 1)
+            requested = (exactly.get("capacity") or {}).get("requests") or {}
+            capacity = {dimension: quantity.whole(amount) * count for dimension, amount in requested.items()}
+        except (AttributeError, TypeError, ValueError):
+            continue  # A request that cannot be read asks for nothing here; the filter for claims refuses its pods.
         add(result, {exactly["deviceClassName"]: Devices(count, capacity)})
     return result
 
@@ -109,7 +129,9 @@ def minimum(state: State, job: Job) -> Claimed | None:
 
 
 class Ledger:
-    """What one queue has and may have of claimed devices."""
+    """What one queue has and may have of claimed devices.  `consumable`: whether parts of devices are counted too."""
+
+    consumable = True
 
     def __init__(self, resources: Mapping[str, Mapping[str, Any]]) -> None:
         self.capability = quota(resources.get("capability") or {})
@@ -120,21 +142,26 @@ class Ledger:
 
     def admits(self, wanted: Mapping[str, Devices], *, with_inqueue: bool) -> bool:
         """Whether so much more stays within the capability; classes that it does not name are free."""
+        return not self.exceeded(wanted, with_inqueue=with_inqueue)
+
+    def exceeded(self, wanted: Mapping[str, Devices], *, with_inqueue: bool) -> list[Exceeded]:
+        """Where so much more would go past the capability."""
+        result: list[Exceeded] = []
         for name, devices in wanted.items():
             limit = self.capability.get(name)
             if limit is None:
                 continue
             held = self.allocated.get(name, Devices())
             promised = self.inqueue.get(name, Devices()) if with_inqueue else Devices()
-            if limit.count > 0 and held.count + promised.count + devices.count > limit.count:
-                return False
-            for dimension, amount in devices.capacity.items():
-                if dimension not in limit.capacity:
-                    return False
+            before = held.count + promised.count
+            if limit.count > 0 and before + devices.count > limit.count:
+                result.append(Exceeded(_MARK + name, devices.count, before, limit.count))
+            for dimension, amount in devices.capacity.items() if self.consumable else ():
                 before = held.capacity.get(dimension, 0) + promised.capacity.get(dimension, 0)
-                if before + amount > limit.capacity[dimension]:
-                    return False
-        return True
+                most = limit.capacity.get(dimension)
+                if most is None or before + amount > most:
+                    result.append(Exceeded(f"{dimension}.{_MARK}{name}", amount, before, most or 0))
+        return result
 
     def fresh(self, claims: Mapping[str, Claimed]) -> Claimed:
         """What a pod would add: its claims that nobody of this queue holds yet."""

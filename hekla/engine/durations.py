@@ -1,23 +1,27 @@
-"""Durations as Go writes them: 300ms, 1.5h, 2h45m.  Also instants as Kubernetes writes them."""
+"""Durations as Go writes them: 300ms, 1.5h, 2h45m.  Also instants as Kubernetes writes them, and time zones."""
 
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from zoneinfo import ZoneInfo
 
-_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
+_LONGEST = 2**63 / 1e9  # Go counts nanoseconds in 64 bits
 
 
 def seconds(text: str) -> float:
     """The length in seconds.  Raises ValueError."""
-    body = text.lstrip("+-")
+    body = text[1:] if text[:1] in ("+", "-") else text
     if body == "0":
         return 0.0
     parts = _PART.findall(body)
     if not parts or "".join(number + unit for number, unit in parts) != body:
         raise ValueError(f"{text!r} is not a duration such as 90s or 1h30m")
     total = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    if total >= _LONGEST:
+        raise ValueError(f"{text!r} is longer than 290 years")
     return -total if text.startswith("-") else total
 
 
@@ -29,3 +33,20 @@ def instant(text: str) -> float:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
         return 0.0
+
+
+_OFFSET = re.compile(r"([+-])([01][0-9]|2[0-3]):([0-5][0-9])")
+
+
+def zone(name: str) -> tzinfo:
+    """A time zone by its name (UTC, Europe/Vienna) or its offset (+01:00).  Raises ValueError."""
+    if name == "UTC":
+        return UTC
+    offset = _OFFSET.fullmatch(name)
+    if offset:
+        length = timedelta(hours=int(offset[2]), minutes=int(offset[3]))
+        return timezone(-length if offset[1] == "-" else length)
+    try:
+        return ZoneInfo(name)
+    except (OSError, ValueError, KeyError) as error:  # a directory, a path outside, a name that nobody knows
+        raise ValueError(f"{name!r} is no time zone such as UTC, Europe/Vienna or +01:00") from error

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from hekla.engine.nodes import Bools
+from hekla.engine.queues import OPEN, Queue
 from hekla.engine.reasons import FitErrors, Reason
 from hekla.engine.resources import CPU, MEMORY, PODS, Amounts, ordered
 from hekla.engine.tasks import Job, Status, Task
@@ -25,6 +26,33 @@ class NodeReason(msgspec.Struct, frozen=True):
     nodes: int
     text: str
     """As a person would say it."""
+
+
+class Shortage(msgspec.Struct, frozen=True):
+    """One resource of which a ceiling leaves too little."""
+
+    resource: str
+    queue: str
+    """Whose ceiling; empty for that of the cluster."""
+    limit: str
+    """Which: capability, deserved, cluster, quota."""
+    asked: str
+    held: str
+    """What counts against the ceiling already."""
+    most: str
+    left: str
+    missing: str
+    """What has to become free, or be added to the ceiling."""
+
+    def of_minimum(self, own: str) -> str:
+        """For a job that is to be let in; `own` is its queue, which needs no name."""
+        where = f" in queue {self.queue}" if self.queue not in ("", own) else ""
+        return f"its minimum takes {self.resource}={self.asked}, {self.left} is left{where}"
+
+    def of_share(self, own: str) -> str:
+        """For a pod that its queue may not take."""
+        where = "it" if self.queue == own else f"queue {self.queue}"
+        return f"{where} holds {self.resource}={self.held} of {self.limit} {self.most}"
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -45,6 +73,8 @@ class Explanation(msgspec.Struct, frozen=True):
     """All of it, as it stands on the PodGroup, in the event and in what vcctl prints."""
     spared: str = ""
     """Why nobody was evicted for it."""
+    shortages: list[Shortage] = []
+    """For `enqueue` and `quota`: the ceilings that are in the way, with their numbers."""
 
 
 def explain(session: Session, job: Job) -> Explanation:
@@ -67,25 +97,47 @@ def _explain(session: Session, job: Job) -> Explanation:
         return Explanation(job.key, job.queue, "order", needs, fit, 0, [], remedy, text)
     if job.is_pending or job.enqueue_block:
         why = job.enqueue_block or "it has not been let in yet"
-        text = f"{job.name} waits to enter queue {job.queue}: {why}."
-        return Explanation(job.key, job.queue, "enqueue", needs, fit, 0, [], "", text)
+        short = list(job.shortages) if job.enqueue_block else []
+        remedy = f"It enters once {_sum_of(short)} more is free." if short else ""
+        text = " ".join(part for part in (f"{job.name} waits to enter queue {job.queue}: {why}.", remedy) if part)
+        return Explanation(job.key, job.queue, "enqueue", needs, fit, 0, [], remedy, text, shortages=short)
     if job.fit_message:
         text = f"{job.name} cannot start: {job.fit_message}."
         return Explanation(job.key, job.queue, "validity", needs, fit, 0, [], "", text)
     errors, task = _first_errors(job)
     if errors is not None and task is not None:
         return _explain_nodes(session, job, task, errors, needs, fit)
+    queue = session.queue_of(job)
     if job.short_of_quota is not None:
-        asked = describe(job.short_of_quota.request.amounts)
-        remedy = f"It starts when jobs of the queue end or its share grows by {asked}."
-        text = f"{job.name}: queue {job.queue} may not take another {asked} now. {remedy}"
-        return Explanation(job.key, job.queue, "quota", needs, fit, 0, [], remedy, text)
+        return _explain_quota(session, job, queue, job.short_of_quota, needs, fit)
     if job.counts.statuses[Status.PIPELINED]:
         remedy = "It starts when the pods that are being ended have left."
         text = f"{job.name} waits for room that is being freed. {remedy}"
         return Explanation(job.key, job.queue, "nodes", needs, fit, 0, [], remedy, text)
+    first = next((task for task in job.pending() if not task.best_effort and not task.gated), None)
+    if first is not None and (queue.state != OPEN or session.overused(queue)):
+        return _explain_quota(session, job, queue, first, needs, fit)
     text = f"{job.name} waits for its turn in queue {job.queue}."
     return Explanation(job.key, job.queue, "order", needs, fit, 0, [], "", text)
+
+
+def _explain_quota(session: Session, job: Job, queue: Queue, task: Task, needs: int, fit: int) -> Explanation:
+    asked = describe(task.request.amounts)
+    if queue.state != OPEN:
+        remedy = "It starts when the queue is opened."
+        text = f"{job.name}: {not_open(queue)}. {remedy}"
+        return Explanation(job.key, job.queue, "quota", needs, fit, 0, [], remedy, text)
+    short = session.quota_shortages(queue, task.request.amounts)
+    grows = _sum_of(short) or asked
+    remedy = f"It starts when jobs of the queue end or its share grows by {grows}."
+    held = ": " + ", ".join(one.of_share(queue.name) for one in short) if short else ""
+    text = f"{job.name}: queue {job.queue} may not take another {asked} now{held}. {remedy}"
+    return Explanation(job.key, job.queue, "quota", needs, fit, 0, [], remedy, text, shortages=short)
+
+
+def not_open(queue: Queue) -> str:
+    """Why a queue places nothing."""
+    return f"queue {queue.name} is not open" + (f" but {queue.state}" if queue.state else "")
 
 
 def _fit(job: Job) -> int:
@@ -180,14 +232,23 @@ def _taints(session: Session, task: Task, reason: Reason) -> list[tuple[str, int
     return sorted(counts.items())
 
 
-def shortage(names: Iterable[str], minimum: Amounts, wanted: Amounts, room: Amounts) -> str:
-    """How a minimum that adds up to `wanted` goes past the room there is, a resource each."""
-    parts = []
-    for name in names:
-        asked = minimum.get(name, 0.0)
-        left = max(0.0, room.get(name, 0.0) - (wanted.get(name, 0.0) - asked))
-        parts.append(f"its minimum takes {name}={amount(name, asked)}, {amount(name, left)} is left")
-    return ", ".join(parts)
+def shortages(queue: str, limit: str, asked: Amounts, held: Amounts, most: Amounts) -> list[Shortage]:
+    """Where so much more than what is held goes past a ceiling, a resource each."""
+    result = []
+    for name in ordered(asked):
+        more, has, ceiling = asked[name], max(held.get(name, 0.0), 0.0), max(most.get(name, 0.0), 0.0)
+        if more > 0 and name != PODS and has + more > ceiling:
+            numbers = (more, has, ceiling, max(ceiling - has, 0.0), has + more - ceiling)
+            result.append(Shortage(name, queue, limit, *(amount(name, number) for number in numbers)))
+    return result
+
+
+def _sum_of(short: Iterable[Shortage]) -> str:
+    """What is missing, the largest need of each resource."""
+    missing: dict[str, str] = {}
+    for one in short:
+        missing.setdefault(one.resource, one.missing)
+    return " ".join(f"{name}={value}" for name, value in missing.items())
 
 
 def describe(amounts: Amounts) -> str:

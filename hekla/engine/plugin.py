@@ -123,6 +123,8 @@ class Plugin:
 
     name: ClassVar[str]
     Arguments: ClassVar[type[Arguments]] = NoArguments
+    spares_victims: ClassVar[bool] = False
+    """Whether its `victim_tasks` names those that it lets go, out of the victims of others, and asks for nobody itself."""
     time_dependent: ClassVar[bool] = False
     """Whether its answers change while nothing but the clock moves."""
 

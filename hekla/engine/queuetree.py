@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hekla.engine.devicequota import Ledger
+from hekla.engine.devicequota import Ledger, without_devices
 from hekla.engine.queues import ROOT, Queue
 from hekla.engine.resources import (
     CPU,
@@ -73,15 +73,15 @@ class Branch:
 
 
 class TreeError(ValueError):
-    """The queues do not form a tree that jobs could be placed by."""
+    """A queue has no place in the tree, or there is no tree at all."""
 
 
 def _branch(queue: Queue) -> Branch:
     return Branch(
         queue=queue,
-        deserved={**empty(), **queue.deserved},
-        guarantee={**empty(), **queue.guarantee},
-        capability={**empty(), **queue.capability},
+        deserved={**empty(), **without_devices(queue.deserved)},
+        guarantee={**empty(), **without_devices(queue.guarantee)},
+        capability={**empty(), **without_devices(queue.capability)},
         real_capability=empty(),
         allocated=_present(queue.allocated),
         request=_present(queue.request),
@@ -95,43 +95,49 @@ def _present(of: Amounts) -> Amounts:
     return {name: value for name, value in of.items() if value or name in (CPU, MEMORY)}
 
 
-def flat(session: Session) -> dict[str, Branch]:
-    """Without a tree: every queue beside every other, those without jobs left out."""
+def flat(session: Session) -> tuple[dict[str, Branch], dict[str, Branch]]:
+    """Without a tree: every queue beside every other.  Those that own jobs, and those that own none and take part in nothing."""
+    idle: dict[str, Branch] = {}
     queues = session.state.queues
     guaranteed = empty()
     for queue in queues.values():
-        add(guaranteed, queue.guarantee)
+        add(guaranteed, without_devices(queue.guarantee))
     result: dict[str, Branch] = {}
     for queue in queues.values():
-        if not queue.jobs:
-            continue
         branch = _branch(queue)
         branch.real_capability = excess(session.total, guaranteed)
-        add(branch.real_capability, queue.guarantee)
-        if queue.capability:
-            ceiling = dict(branch.capability)
+        add(branch.real_capability, branch.guarantee)
+        if without_devices(queue.capability):
             for name in (CPU, MEMORY):
-                if ceiling[name] <= 0:
-                    ceiling[name] = UNLIMITED
-            branch.real_capability = minimum_present(branch.real_capability, ceiling)
+                if branch.capability[name] <= 0:
+                    branch.capability[name] = UNLIMITED
+            branch.real_capability = minimum_present(branch.real_capability, branch.capability)
+        if not queue.jobs:
+            idle[queue.name] = branch
+            continue
         branch.deserved = maximum(minimum_present(branch.deserved, branch.real_capability), branch.guarantee)
         branch.opening_share = branch.share()
         result[queue.name] = branch
-    return result
+    return result, idle
 
 
-def tree(session: Session) -> dict[str, Branch]:
-    """All queues under the root.  Raises TreeError."""
+def tree(session: Session) -> tuple[dict[str, Branch], dict[str, str]]:
+    """All queues under the root; and those that have no place there, with the reason.  Raises TreeError where there is no root."""
     branches = {name: _branch(queue) for name, queue in session.state.queues.items()}
     if ROOT not in branches:
         raise TreeError("there is no queue named root")
+    left_out: dict[str, str] = {}
     for branch in branches.values():
-        branch.ancestors = _ancestors(branches, branch)
+        try:
+            branch.ancestors = _ancestors(branches, branch)
+        except TreeError as error:
+            left_out[branch.name] = str(error)
+    for name in left_out:
+        del branches[name]
+    for branch in branches.values():
         if branch.ancestors:
             branch.ancestors[-1].children.append(branch)
     for branch in list(branches.values()):
-        if branch.queue.jobs and branch.children:
-            raise TreeError(f"queue {branch.name} has jobs and queues below it; only a queue without children takes jobs")
         for ancestor in branch.ancestors:
             for above, below in (
                 (ancestor.allocated, branch.queue.allocated),
@@ -148,7 +154,7 @@ def tree(session: Session) -> dict[str, Branch]:
     _descend(root)
     for branch in branches.values():
         branch.opening_share = branch.share()
-    return branches
+    return branches, left_out
 
 
 def _ancestors(branches: dict[str, Branch], branch: Branch) -> list[Branch]:
@@ -158,8 +164,10 @@ def _ancestors(branches: dict[str, Branch], branch: Branch) -> list[Branch]:
         parent = branches[name].queue.parent or ROOT
         if parent not in branches:
             raise TreeError(f"queue {name} has the parent {parent}, which does not exist")
-        if parent == branch.name or any(one.name == parent for one in chain):
+        if parent == branch.name:
             raise TreeError(f"queue {branch.name} is its own ancestor")
+        if any(one.name == parent for one in chain):
+            raise TreeError(f"queue {branch.name} lies below {parent}, which is its own ancestor")
         chain.append(branches[parent])
         name = parent
     return chain[::-1]

@@ -409,14 +409,24 @@ class Session:
         return self._victims("evictable", lambda plugin: plugin.evictable(kind, job, candidates))
 
     def victim_tasks(self, candidates: list[Task]) -> list[Task]:
+        """Of the first tier that names any, all that its plugins name; less those whom a plugin of any tier spares."""
+        chosen: dict[str, Task] = {}
         for tier in self.hooks.tiers["victim_tasks"]:
-            chosen: dict[str, Task] = {}
             for plugin in tier:
-                for task in plugin.victim_tasks(candidates):
+                for task in () if plugin.spares_victims else plugin.victim_tasks(candidates):
                     chosen.setdefault(task.key, task)
             if chosen:
-                return list(chosen.values())
-        return []
+                break
+        left = list(chosen.values()) if self.names_victims else candidates
+        for plugin in self.hooks("victim_tasks"):
+            if plugin.spares_victims:
+                left = plugin.victim_tasks(left)
+        return left
+
+    @property
+    def names_victims(self) -> bool:
+        """Whether some plugin names victims of its own accord."""
+        return any(not plugin.spares_victims for plugin in self.hooks("victim_tasks"))
 
     def _victims(self, hook: str, ask: Callable[[Plugin], Victims]) -> list[Task]:
         """Within a tier the lists intersect; the first tier that names somebody decides.

@@ -20,7 +20,8 @@ def in_order(session: Session, victims: Iterable[Task], claimer: Task) -> list[T
     claiming = claimer.job if session.in_session(claimer.job) else None
 
     def compare(left: Task, right: Task) -> int:
-        mine, theirs = left.job, right.job
+        mine = left.job if session.in_session(left.job) else None
+        theirs = right.job if session.in_session(right.job) else None
         if mine is theirs:
             return _later_first(session, left, right)
         if mine is None or theirs is None:

@@ -14,8 +14,11 @@ from typing import Any
 
 from hekla.api import scheduling
 from hekla.api.claims import PERSISTENT_VOLUME_CLAIM
+from hekla.api.resource import RESOURCE_CLAIM
 from hekla.engine.cycle import cycle
 from hekla.engine.decisions import Decisions
+from hekla.engine.durations import zone
+from hekla.engine.shards import MODES, NONE
 from hekla.engine.state import State
 from hekla.engine.tasks import Job
 from hekla.kube import notify
@@ -24,6 +27,7 @@ from hekla.kube.daemon import (
     Daemon,
     DaemonError,
     connection_flags,
+    gate,
     gate_flags,
     health_flags,
     leader_flags,
@@ -32,10 +36,11 @@ from hekla.kube.daemon import (
 from hekla.kube.daemon import main as run_daemon
 from hekla.kube.errors import AlreadyExists, ApiError
 from hekla.kube.events import Recorder
-from hekla.kube.flags import SECONDS, TEXT, TEXTS, WHOLE, YES_NO, Flag
+from hekla.kube.flags import SECONDS, TEXT, TEXTS, WHOLE, YES_NO, Flag, one_of
 from hekla.kube.http.client import TransportError
 from hekla.scheduler.carrier import Carrier
 from hekla.scheduler.feed import EVERY_NODE, Feed, NodeSelector
+from hekla.scheduler.localtime import time_zone
 from hekla.scheduler.metrics import CYCLE, STAGE, JobMetrics, PluginMetrics
 from hekla.scheduler.policy_file import PolicyFile, PolicyFileError
 from hekla.scheduler.stages import Stages, Watchdog
@@ -66,6 +71,10 @@ FLAGS = (
     Flag("record", TEXT, "", "a directory into which everything that goes into a cycle is written, for `hekla replay`"),
     Flag("stuck-after", SECONDS, 30.0, "the time after which a cycle is named as stuck, with its stack; 0 is never"),
     Flag("node-selector", TEXTS, [], "key:value, may be repeated: only nodes with one of these labels are used"),
+    Flag("time-zone", TEXT, "", "the zone of times of day in the policy (tdm), such as Europe/Vienna; empty is this machine's"),
+    Flag("scheduler-sharding-mode", TEXT, NONE, "what NodeShards mean: none (nothing), hard (only the nodes of this scheduler's) "
+         "or soft (these first)", check=one_of(*MODES)),
+    Flag("scheduler-sharding-name", TEXT, "volcano", "the NodeShard of this scheduler"),
     Flag("schedule-period", SECONDS, 1.0, "the longest time between two cycles"),
     Flag("default-queue", TEXT, "default", "queue of PodGroups that name none; created at the start"),
     Flag("disable-default-scheduler-config", YES_NO, False, "do not fall back to the built-in policy when the file cannot be used"),
@@ -76,7 +85,11 @@ FLAGS = (
     Flag("percentage-nodes-to-find", WHOLE, 0, "accepted for compatibility; every node is looked at"),
     Flag("csi-storage", YES_NO, True, "accepted for compatibility"),
     Flag("node-worker-threads", WHOLE, 20, "accepted for compatibility; nodes need no workers"),
-    Flag("cache-dumper", YES_NO, True, "accepted for compatibility"),
+    Flag("cache-dumper", YES_NO, True, "accepted for compatibility; --record writes down what there is to know"),
+    Flag("cache-dump-dir", TEXT, "/tmp", "accepted for compatibility"),
+    Flag("gate-removal-worker-num", WHOLE, 5, "accepted for compatibility; gates are lifted as fast as the server answers"),
+    Flag("ignored-provisioners", TEXTS, [], "accepted for compatibility; volumes count where a CSINode says how many there may be"),
+    Flag("resource-sync-timeout", SECONDS, 60.0, "accepted for compatibility; the first cycle waits for what it needs"),
 )
 
 
@@ -96,6 +109,7 @@ class Scheduler:
         self.problems: set[str] = set()
         self.carrier = Carrier(client, state, recorder, name, self.feed.changed.set)
         self.feed.cache_of(PERSISTENT_VOLUME_CLAIM).on_change(self.carrier.volumes.claim_changed)
+        self.feed.cache_of(RESOURCE_CLAIM).on_change(self.carrier.claims.claim_changed)
         self.plugin_metrics = PluginMetrics()
         self.job_metrics = JobMetrics()
         self.tidied = 0.0
@@ -200,7 +214,15 @@ async def work(daemon: Daemon) -> None:
         raise DaemonError(str(error)) from error
     component = names[0] if len(names) == 1 else "volcano"
     lone = ["default-scheduler"] if options.default_scheduler else []
-    given: dict[str, Any] = {"scheduler_names": names, "lone_schedulers": lone, "default_queue": options.default_queue}
+    given: dict[str, Any] = {
+        "scheduler_names": names, "lone_schedulers": lone, "default_queue": options.default_queue,
+        "time_zone": options.time_zone or time_zone(), "lifts_gates": gate(options, "SchedulingGatesQueueAdmission"),
+        "shard_mode": options.scheduler_sharding_mode, "shard_name": options.scheduler_sharding_name,
+    }  # fmt: skip
+    try:
+        zone(given["time_zone"])
+    except ValueError as error:
+        raise DaemonError(f"--time-zone: {error}") from error
     tape = None
     if options.record:
         try:

@@ -101,7 +101,7 @@ def test_a_job_larger_than_its_queue_stays_out_and_says_why() -> None:
     (event,) = [one for one in decisions.events if one.type == "Normal"]
     assert event.message == "queue resource quota insufficient: insufficient cpu, insufficient memory"
     numbers = "its minimum takes cpu=8, 1 is left, its minimum takes memory=8Gi, 1Gi is left"
-    assert world.why("big") == f"big waits to enter queue c1: {event.message} ({numbers})."
+    assert world.why("big") == f"big waits to enter queue c1: {event.message} ({numbers}). It enters once cpu=7 memory=7Gi more is free."
 
 
 @pytest.mark.scenario("scheduler-core", 2)
@@ -128,7 +128,7 @@ def test_overcommit_lets_a_fifth_more_in() -> None:
     assert [world.phase(f"job{number}") for number in range(4)] == ["Inqueue"] * 3 + ["Pending"]
     assert world.why("job3") == (
         "job3 waits to enter queue default: resource in cluster is overused: overused cpu "
-        "(its minimum takes cpu=4, 0 is left)."
+        "(its minimum takes cpu=4, 0 is left). It enters once cpu=4 more is free."
     )
 
 

@@ -18,7 +18,7 @@ class Shuffle:
     arguments: Mapping[str, Any] = {}
 
     def run(self, session: Session) -> None:
-        if not session.hooks("victim_tasks"):
+        if not session.names_victims:
             return
         running = [task for job in session.jobs() for task in job.counts.statuses[Status.RUNNING].values()]
         for task in session.victim_tasks(running):

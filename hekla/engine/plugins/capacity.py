@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from hekla.engine import devicequota
-from hekla.engine.devicequota import Claimed
+from hekla.engine.decisions import Event
+from hekla.engine.devicequota import Claimed, Exceeded
+from hekla.engine.explanation import Shortage, not_open, shortages
 from hekla.engine.plugin import PERMIT, REJECT, Arguments, Plugin, Victims
+from hekla.engine.queuegauges import NOTHING, QueueGauges
 from hekla.engine.queues import OPEN, ROOT, Queue
 from hekla.engine.queuetree import Branch, TreeError, flat, tree
 from hekla.engine.resources import (
@@ -48,20 +51,65 @@ class Capacity(Plugin):
     name = "capacity"
     Arguments = CapacityArguments
 
+    def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
+        super().__init__(arguments, flags)
+        self.hierarchical = flags.get("enableHierarchy", False)
+        self.gauges = QueueGauges()
+        self.told: dict[str, str] = {}
+        """Queue -> why it was left out, as it was told last."""
+
     def open(self, session: Session) -> None:
         self.session = session
-        self.hierarchical = self.flags.get("enableHierarchy", False)
         self.trouble = ""
         self.branches: dict[str, Branch] = {}
-        try:
-            self.branches = tree(session) if self.hierarchical else flat(session)
-        except TreeError as error:
-            self.trouble = str(error)
-            session.decisions.problems.append(f"capacity: {error}")
+        self.left_out: dict[str, str] = {}
+        idle: dict[str, Branch] = {}
+        if not self.hierarchical:
+            self.branches, idle = flat(session)
+        else:
+            try:
+                self.branches, self.left_out = tree(session)
+            except TreeError as error:
+                self.trouble = str(error)
+                session.decisions.problems.append(f"capacity: {error}")
+            self._tell()
         self.reserved: dict[str, dict[str, Amounts]] = {}
         """Queue -> pods whose gate was lifted and that hold their place in the quota until they are placed."""
-        if any(branch.ledger.limited for branch in self.branches.values()):
+        if session.lifts_gates:
+            for job in session.active_jobs():
+                for task in job.pending():
+                    if not task.gated and task.annotations.get(QUEUE_GATE) == "true":
+                        self.reserved.setdefault(job.queue, {})[task.key] = dict(task.request.amounts)
+        limited = [branch for branch in self.branches.values() if branch.ledger.limited]
+        for branch in limited:
+            branch.ledger.consumable = self.arguments.consumable
+        if limited and self.arguments.dynamic_resources:
             self._count_devices(session)
+        for branch in (*self.branches.values(), *idle.values()):
+            self._gauges(session, branch, branch.name in idle)
+
+    def _tell(self) -> None:
+        """On each queue that has no place in the tree, or that has jobs where none belong; once for the same words."""
+        problems = dict(self.left_out)
+        for name, branch in self.branches.items():
+            if branch.children and branch.queue.jobs:
+                problems[name] = f"queue {name} has jobs and queues below it; only a queue without children takes jobs"
+        for name, problem in problems.items():
+            if self.told.get(name) != problem:
+                self.session.decisions.events.append(Event("Queue", name, "", "Warning", "LeftOut", problem))
+        self.told = problems
+
+    def _gauges(self, session: Session, branch: Branch, idle: bool) -> None:
+        """As they stand at the beginning; a queue without jobs takes part with what it states."""
+        write, name = self.gauges.write, branch.name
+        write(session, "deserved", name, branch.deserved)
+        write(session, "request", name, NOTHING if idle else branch.request)
+        write(session, "inqueue", name, NOTHING if idle else branch.inqueue)
+        if idle:
+            write(session, "allocated", name, NOTHING)
+        if branch.queue.capability or self.hierarchical or not idle:
+            write(session, "capacity", name, branch.capability)
+        write(session, "real_capacity", name, branch.real_capability)
 
     def _count_devices(self, session: Session) -> None:
         for job in session.jobs():
@@ -72,8 +120,13 @@ class Capacity(Plugin):
                 for task in job.counts.statuses[status].values():
                     self._claims(branch, task, hold=True)
 
+    def _claims_of(self, task: Task) -> dict[str, Claimed]:
+        if not task.claims or not self.arguments.dynamic_resources:
+            return {}
+        return devicequota.claims_of(self.session.state, task)
+
     def _claims(self, branch: Branch, task: Task, *, hold: bool) -> None:
-        claims = devicequota.claims_of(self.session.state, task) if task.claims else {}
+        claims = self._claims_of(task)
         if claims:
             for one in branch.path():
                 if hold:
@@ -84,6 +137,8 @@ class Capacity(Plugin):
     # ------------------------------------------------------------------------------------------------- order
 
     def queue_order(self, queue: Queue) -> Any:
+        if self.trouble:
+            return _NONE
         branch = self.branches.get(queue.name)
         if branch is None:
             return _Order(queue.priority, None)
@@ -91,7 +146,7 @@ class Capacity(Plugin):
 
     def victim_queue_order(self, queue: Queue, claimer: Queue) -> int:
         """The nearest relatives of the claimer are evicted from first."""
-        if not self.hierarchical:
+        if not self.hierarchical or self.trouble:
             return 0
         mine, theirs = self.branches.get(queue.name), self.branches.get(claimer.name)
         return 0 if mine is None or theirs is None else -_common(mine, theirs)
@@ -100,29 +155,37 @@ class Capacity(Plugin):
 
     def job_enqueueable(self, job: Job) -> int:
         branch = self.branches.get(job.queue)
-        if self.trouble or branch is None or (self.hierarchical and branch.children):
-            job.enqueue_block = self.trouble or f"queue {job.queue} takes no jobs"
+        if self.trouble or branch is None or branch.children:
+            job.enqueue_block = self._no_place(job.queue)
             return REJECT
         if branch.queue.state != OPEN:
-            job.enqueue_block = f"queue {job.queue} is not open"
+            job.enqueue_block = not_open(branch.queue)
             return REJECT
         devices = self._minimum_devices(branch, job)
         if job.min_resources is None and devices is None:
             return PERMIT
         minimum = job.min_resources or {}
         for one in branch.path():
+            held = empty()
+            add(held, one.allocated)
+            add(held, one.inqueue)
+            subtract(held, one.elastic)
             wanted = dict(minimum)
-            add(wanted, one.allocated)
-            add(wanted, one.inqueue)
-            subtract(wanted, one.elastic)
+            add(wanted, held)
             short = exceeding(wanted, one.real_capability, minimum)
-            if devices is not None and one.ledger.limited and not one.ledger.admits(devices, with_inqueue=True):
+            exceeded = one.ledger.exceeded(devices, with_inqueue=True) if devices is not None and one.ledger.limited else []
+            if exceeded:
                 short.append("dra-resource-exceeded")
             if short:
                 message = ", ".join(f"insufficient {name}" for name in short)
-                self.session.refuse(job, f"queue resource quota insufficient: {message}")
+                lacks = shortages(one.name, "capability", minimum, held, one.real_capability)
+                lacks += [_device_shortage(one.name, over) for over in exceeded]
+                self.session.refuse(job, f"queue resource quota insufficient: {message}", lacks)
                 return REJECT
         return PERMIT
+
+    def _no_place(self, queue: str) -> str:
+        return self.trouble or self.left_out.get(queue) or f"queue {queue} has queues below it and takes no jobs"
 
     def _minimum_devices(self, branch: Branch, job: Job) -> Claimed | None:
         if not self.arguments.dynamic_resources or not branch.ledger.limited:
@@ -144,10 +207,10 @@ class Capacity(Plugin):
 
     def allocatable(self, queue: Queue, task: Task) -> bool:
         branch = self.branches.get(queue.name)
-        if self.trouble or branch is None or queue.state != OPEN or (self.hierarchical and branch.children):
+        if self.trouble or branch is None or queue.state != OPEN or branch.children:
             return False
         asked = task.request.amounts
-        claims = devicequota.claims_of(self.session.state, task) if task.claims else {}
+        claims = self._claims_of(task)
         for one in branch.path():
             future = dict(one.allocated)
             add(future, asked)
@@ -161,6 +224,27 @@ class Capacity(Plugin):
         if self.session.lifts_gates and task.annotations.get(QUEUE_GATE) == "true":
             self.reserved.setdefault(queue.name, {})[task.key] = dict(asked)
         return True
+
+    def quota_shortages(self, queue: Queue, asked: Amounts) -> list[Shortage]:
+        """Where so much more would go past a ceiling on the way to the root.  Claimed devices are not among the amounts."""
+        branch = self.branches.get(queue.name)
+        if branch is None:
+            return []
+        result: list[Shortage] = []
+        for one in branch.path():
+            held = dict(one.allocated)
+            for amounts in self.reserved.get(one.name, {}).values():
+                add(held, amounts)
+            result += shortages(one.name, "capability", asked, held, one.real_capability)
+        return result
+
+    def reclaim_shortages(self, queue: Queue, asked: Amounts) -> list[Shortage]:
+        """What keeps the queue from taking back: its own ceiling, or that of what it deserves nothing is left."""
+        branch = self.branches.get(queue.name)
+        if branch is None:
+            return []
+        over = shortages(queue.name, "capability", asked, branch.allocated, branch.real_capability)
+        return over or shortages(queue.name, "deserved", asked, branch.allocated, branch.deserved)
 
     def allocatable_count(self, queue: Queue, task: Task, limit: int) -> int:
         """How many of the same request fit in a row, on the whole path to the root."""
@@ -288,11 +372,26 @@ class Capacity(Plugin):
             subtract(one.allocated, total)
         if task.claims:
             self._claims(branch, task, hold=False)
+        if self.session.lifts_gates and task.status is Status.PENDING and task.annotations.get(QUEUE_GATE) == "true":
+            # Taken back, not ended: it keeps its place in the quota.
+            self.reserved.setdefault(job.queue, {})[task.key] = dict(task.request.amounts)
 
     def close(self, session: Session) -> None:
         for name, branch in self.branches.items():
-            session.metric("queue_share", branch.share(), queue_name=name)
-            session.metric("queue_overused", float(branch.share() > 1), queue_name=name)
+            share = branch.share()
+            self.gauges.write(session, "allocated", name, branch.allocated)
+            session.metric("queue_share", share, queue_name=name)
+            session.metric("queue_overused", float(share > 1), queue_name=name)
+        self.gauges.keep(session.state.queues)
+
+
+_NONE = (0,)
+"""The place of every queue while there is no tree: all are equal, and others decide."""
+
+
+def _device_shortage(queue: str, over: Exceeded) -> Shortage:
+    numbers = (over.asked, over.held, over.most, max(over.most - over.held, 0), over.held + over.asked - over.most)
+    return Shortage(over.name, queue, "capability", *(str(number) for number in numbers))
 
 
 class _Order:

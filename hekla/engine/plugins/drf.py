@@ -29,6 +29,8 @@ class Drf(Plugin):
     def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
         self.tree: FairTree | None = None
+        self.told: dict[str, float] = {}
+        """The cluster's total under which shares were last told."""
         if flags.get("enableHierarchy", False):
             # These two hooks exist only with the hierarchy: without it drf says nothing about queues.
             self.queue_order = self._queue_order  # type: ignore[method-assign]
@@ -120,8 +122,12 @@ class Drf(Plugin):
         self.extra[job.key] = held
 
     def close(self, session: Session) -> None:
-        for job in session.touched.values():
-            session.metric("job_share", self.share(job), job_ns=job.namespace, job_id=job.name)
+        # Of the other jobs neither what they hold nor what it is compared with has changed.
+        changed = {**session.state.unreported, **session.touched} if self.told == self.total else session.state.jobs
+        self.told = self.total
+        for job in changed.values():
+            if session.in_session(job):
+                session.metric("job_share", self.share(job), job_ns=job.namespace, job_id=job.name)
 
 
 def _tree(session: Session) -> FairTree:

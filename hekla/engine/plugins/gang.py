@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from hekla.engine.plugin import PERMIT, REJECT, Answer, Plugin, Victims
 from hekla.engine.reasons import job_text, last_allocated
@@ -19,6 +20,11 @@ class Gang(Plugin):
     """All or nothing."""
 
     name = "gang"
+
+    def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
+        super().__init__(arguments, flags)
+        self.unready: dict[str, Job] = {}
+        """Jobs that were not ready when they were last looked at: a cycle looks at those that changed."""
 
     def open(self, session: Session) -> None:
         self.session = session
@@ -82,23 +88,25 @@ class Gang(Plugin):
         return Victims(list(candidates))
 
     def close(self, session: Session) -> None:
-        unready_jobs = 0
         for job in {**session.state.unreported, **session.state.active, **session.touched}.values():
             if not job.tasks or not session.in_session(job):
                 continue
             if job.is_ready():
+                self.unready.pop(job.key, None)
                 set_condition(job, session.uid, "Scheduled", READY_REASON, "")
                 session.metric("unschedule_task_count", 0.0, job_id=job.name)
                 continue
             if _leaving(job):
+                self.unready.pop(job.key, None)
                 continue
             unready = job.min_available - job.counts.ready - last_allocated(job)
             message = f"{unready}/{len(job.tasks)} tasks in gang unschedulable: {job_text(job)}"
             set_condition(job, session.uid, UNSCHEDULABLE, "NotEnoughResources", message)
             session.metric("unschedule_task_count", float(unready), job_id=job.name)
             session.metric("job_retry_counts", 1.0, job_id=job.name)
-            unready_jobs += 1
-        session.metric("unschedule_job_count", float(unready_jobs))
+            self.unready[job.key] = job
+        self.unready = {key: job for key, job in self.unready.items() if job.tasks and session.job(key) is job}
+        session.metric("unschedule_job_count", float(len(self.unready)))
 
 
 def _leaving(job: Job) -> bool:

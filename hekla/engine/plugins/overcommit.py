@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hekla.engine.explanation import shortage
+from hekla.engine.explanation import shortages
 from hekla.engine.plugin import PERMIT, REJECT, Arguments, Plugin
 from hekla.engine.resources import Amounts, add, exceeding
 from hekla.engine.tasks import Job
@@ -53,7 +53,7 @@ class Overcommit(Plugin):
         self.session.refuse(
             job,
             "resource in cluster is overused: " + ", ".join(f"overused {name}" for name in short),
-            shortage(short, job.min_resources, wanted, self.room),
+            shortages("", "cluster", job.min_resources, self.inqueue, self.room),
         )
         return REJECT
 

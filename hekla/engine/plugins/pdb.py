@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from hekla.engine import matching
 from hekla.engine.plugin import Plugin, Victims
-from hekla.engine.tasks import Task
+from hekla.engine.resources import Amounts
+from hekla.engine.tasks import Job, Status, Task
 
 if TYPE_CHECKING:
     from hekla.engine.session import Session
@@ -16,8 +17,11 @@ class Pdb(Plugin):
     """Counts budgets down over the candidates, in their order; one that would overdraw a budget is spared."""
 
     name = "pdb"
+    spares_victims = True
 
     def open(self, session: Session) -> None:
+        self.going: dict[str, Task] = {}
+        """Whom this cycle evicts already: their budgets do not know it yet."""
         self.budgets: dict[str, tuple[str, matching.LabelSelector, int, frozenset[str]]] = {}
         for key, tree in session.state.others.get("PodDisruptionBudget", {}).items():
             budget = _budget(tree)
@@ -26,20 +30,25 @@ class Pdb(Plugin):
 
     def _within(self, candidates: list[Task]) -> list[Task]:
         left = {key: allowed for key, (_, _, allowed, _) in self.budgets.items()}
-        chosen = []
-        for task in candidates:
-            labels = task.labels.labels
-            if not labels:
-                continue
-            violates = False
-            for key, (namespace, selector, _, disrupted) in self.budgets.items():
-                if namespace != task.namespace or task.name in disrupted or not selector.matches(labels):
-                    continue
+        for task in self.going.values():
+            self._violates(task, left)
+        return [task for task in candidates if task.labels.labels and not self._violates(task, left)]
+
+    def _violates(self, task: Task, left: dict[str, int]) -> bool:
+        """Counts the task in; whether a budget is overdrawn by it."""
+        result = False
+        for key, (namespace, selector, _, disrupted) in self.budgets.items():
+            if namespace == task.namespace and task.name not in disrupted and selector.matches(task.labels.labels):
                 left[key] -= 1
-                violates = violates or left[key] < 0
-            if not violates:
-                chosen.append(task)
-        return chosen
+                result = result or left[key] < 0
+        return result
+
+    def deallocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
+        if task.status is Status.RELEASING:
+            self.going[task.key] = task
+
+    def allocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
+        self.going.pop(task.key, None)
 
     def preemptable(self, claimer: Task, candidates: list[Task]) -> Victims:
         return Victims(self._within(candidates))
@@ -51,13 +60,14 @@ class Pdb(Plugin):
 
 
 def _budget(tree: Any) -> tuple[str, matching.LabelSelector, int, frozenset[str]] | None:
-    status = tree.get("status") or {}
     try:
+        status = tree.get("status") or {}
+        allowed = int(status.get("disruptionsAllowed", 0) or 0)
         selector = matching.label_selector((tree.get("spec") or {}).get("selector"))
-    except ValueError:
+    except (AttributeError, TypeError, ValueError):
         return None
     if selector is None or not selector.requirements:
         return None
     namespace = (tree.get("metadata") or {}).get("namespace", "")
     disrupted = frozenset(status.get("disruptedPods") or ())
-    return namespace, selector, int(status.get("disruptionsAllowed", 0) or 0), disrupted
+    return namespace, selector, allowed, disrupted

@@ -5,11 +5,13 @@ Reference: plugins-fairness 5.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hekla.engine.explanation import shortage
+from hekla.engine.explanation import Shortage, not_open, shortages
 from hekla.engine.plugin import PERMIT, REJECT, Plugin, Victims
+from hekla.engine.queuegauges import NOTHING, QueueGauges
 from hekla.engine.queues import OPEN, Queue
 from hekla.engine.resources import (
     CPU,
@@ -129,22 +131,31 @@ class Proportion(Plugin):
 
     name = "proportion"
 
+    def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
+        super().__init__(arguments, flags)
+        self.gauges = QueueGauges()
+
     def open(self, session: Session) -> None:
         self.session = session
         self.accounts = open_accounts(session)
         self.overused_told: dict[str, bool] = {}
         """What the gauge of each queue says in this cycle: asked thousands of times, it is written when it changes."""
         share_out(list(self.accounts.values()), session.total)
-        for name, account in self.accounts.items():
-            _gauges(session, "queue_deserved", name, account.deserved)
-            _gauges(session, "queue_allocated", name, account.allocated)
-            _gauges(session, "queue_request", name, account.request)
-            _gauges(session, "queue_inqueue", name, account.inqueue)
-            session.metric("queue_weight", float(account.weight), queue_name=name)
+        for name in session.state.queues:
+            account = self.accounts.get(name)
+            self.gauges.write(session, "request", name, account.request if account else NOTHING)
+            self.gauges.write(session, "inqueue", name, account.inqueue if account else NOTHING)
+            if account is not None:
+                self.gauges.write(session, "deserved", name, account.deserved)
+                session.metric("queue_weight", float(account.weight), queue_name=name)
 
     def close(self, session: Session) -> None:
-        for name, account in self.accounts.items():
-            session.metric("queue_share", account.share(), queue_name=name)
+        for name in session.state.queues:
+            account = self.accounts.get(name)
+            self.gauges.write(session, "allocated", name, account.allocated if account else NOTHING)
+            if account is not None:
+                session.metric("queue_share", account.share(), queue_name=name)
+        self.gauges.keep(session.state.queues)
 
     def queue_order(self, queue: Queue) -> tuple[int, float]:
         account = self.accounts.get(queue.name)
@@ -161,13 +172,18 @@ class Proportion(Plugin):
     def allocatable(self, queue: Queue, task: Task) -> bool:
         return self._admits(queue, task.request.amounts)
 
-    preemptive_reason = "queue may not take more"
-
     def preemptive(self, queue: Queue, tasks: Any) -> bool:
         total = empty()
         for task in tasks:
             add(total, task.request.amounts)
         return self._admits(queue, total)
+
+    def quota_shortages(self, queue: Queue, asked: Amounts) -> list[Shortage]:
+        """Where so much more would go past what the queue deserves now."""
+        account = self.accounts.get(queue.name)
+        return [] if account is None else shortages(queue.name, "deserved", asked, account.allocated, account.deserved)
+
+    reclaim_shortages = quota_shortages
 
     def _admits(self, queue: Queue, asked: Amounts) -> bool:
         if queue.state != OPEN:
@@ -197,7 +213,7 @@ class Proportion(Plugin):
     def job_enqueueable(self, job: Job) -> int:
         account = self.accounts.get(job.queue)
         if account is None or account.queue.state != OPEN:
-            job.enqueue_block = f"queue {job.queue} is not open"
+            job.enqueue_block = not_open(self.session.queue_of(job))
             return REJECT
         if job.min_resources is None:
             return PERMIT
@@ -236,24 +252,18 @@ class Proportion(Plugin):
 def admit(session: Session, job: Job, account: Account) -> int:
     """Whether the job's minimum fits the queue's ceiling beside all that is held and promised."""
     minimum = job.min_resources or {}
+    held = empty()
+    add(held, account.allocated)
+    add(held, account.inqueue)
+    subtract(held, account.elastic)
     wanted = dict(minimum)
-    add(wanted, account.allocated)
-    add(wanted, account.inqueue)
-    subtract(wanted, account.elastic)
+    add(wanted, held)
     short = exceeding(wanted, account.real_capability, minimum)
     if not short:
         return PERMIT
     message = "queue resource quota insufficient: " + ", ".join(f"insufficient {name}" for name in short)
-    session.refuse(job, message, shortage(short, minimum, wanted, account.real_capability))
+    session.refuse(job, message, shortages(job.queue, "capability", minimum, held, account.real_capability))
     return REJECT
-
-
-def _gauges(session: Session, kind: str, name: str, of: Amounts) -> None:
-    session.metric(f"{kind}_milli_cpu", of.get(CPU, 0.0), queue_name=name)
-    session.metric(f"{kind}_memory_bytes", of.get(MEMORY, 0.0), queue_name=name)
-    for resource, value in of.items():
-        if resource not in (CPU, MEMORY):
-            session.metric(f"{kind}_scalar_resources", value, queue_name=name, resource=resource)
 
 
 __all__ = ["EPSILON", "Account", "Proportion", "admit", "open_accounts", "real_capability", "share_out"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hekla.api.quantity import Quantity
+from hekla.engine.explanation import Shortage
 from hekla.engine.plugin import PERMIT, REJECT, Plugin
 from hekla.engine.tasks import Job
 
@@ -25,7 +26,12 @@ class ResourceQuota(Plugin):
         for _, tree in sorted(session.state.others.get("ResourceQuota", {}).items()):
             namespace = (tree.get("metadata") or {}).get("namespace", "")
             status = tree.get("status") or {}
-            self.quotas.setdefault(namespace, []).append((_exact(status.get("hard")), _exact(status.get("used"))))
+            try:
+                limits = _exact(status.get("hard")), _exact(status.get("used"))
+            except (AttributeError, TypeError, ValueError) as error:
+                session.decisions.problems.append(f"resourcequota: a ResourceQuota of {namespace} is left out: {error}")
+                continue
+            self.quotas.setdefault(namespace, []).append(limits)
         self.pending: dict[str, Exact] = {}
 
     def job_enqueueable(self, job: Job) -> int:
@@ -44,6 +50,9 @@ class ResourceQuota(Plugin):
                 parts = ((minimum, "requested"), (used, "used"), (hard, "limited"))
                 told = ", ".join(f"{word}: {_map(of, over)}" for of, word in parts)
                 self.session.refuse(job, f"resource quota insufficient, {told}")
+                job.shortages = tuple(
+                    _shortage(name, minimum[name], used.get(name, zero) + pending.get(name, zero), hard[name]) for name in sorted(over)
+                )
                 return REJECT
         return PERMIT
 
@@ -53,6 +62,11 @@ class ResourceQuota(Plugin):
         pending = self.pending.setdefault(job.namespace, {})
         for name, asked in _exact(job.min_quantities).items():
             pending[name] = pending[name] + asked if name in pending else asked
+
+
+def _shortage(name: str, asked: Quantity, held: Quantity, most: Quantity) -> Shortage:
+    left = most - held if held < most else Quantity(0)
+    return Shortage(name, "", "quota", str(asked), str(held), str(most), str(left), str(held + asked - most))
 
 
 def _exact(quantities: Any) -> Exact:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 ZONE_LABEL = "volcano.sh/revocable-zone"
 MIN_AVAILABLE, MAX_UNAVAILABLE = "volcano.sh/jdb-min-available", "volcano.sh/jdb-max-unavailable"
 _FAMILY = "tdm.revocable-zone."
-_TIME = re.compile(r"(\d{1,2}):(\d{2})")
+_TIME = re.compile(r"([0-9]{1,2}):([0-9]{2})")
+_WHOLE = re.compile(r"[+-]?[0-9]+")
 
 
 class TdmArguments(Arguments, frozen=True):
@@ -41,7 +42,7 @@ class TdmArguments(Arguments, frozen=True):
 
     def extended(self, rest: Mapping[str, Any]) -> TdmArguments:
         for key, value in rest.items():
-            if not isinstance(value, str):
+            if not isinstance(value, str) or window(value) is None:
                 raise ValueError(f"{key} = {value!r}: a window such as 9:00-18:30")
         return msgspec.structs.replace(self, zones={key.replace(_FAMILY, "", 1): value for key, value in rest.items()})
 
@@ -60,7 +61,8 @@ class Tdm(Plugin):
 
     def open(self, session: Session) -> None:
         self.session = session
-        self.troubles = {zone: _trouble(zone, window, session.now) for zone, window in self.arguments.zones.items()}
+        local = session.state.zone
+        self.troubles = {zone: trouble(zone, text, session.now, local) for zone, text in self.arguments.zones.items()}
 
     def _closed(self, zone: str) -> str:
         """Why a zone cannot be used now, or nothing."""
@@ -75,7 +77,11 @@ class Tdm(Plugin):
                 Depends.CLUSTER, self._zone_filter(zone), self.name,
             )  # fmt: skip
         reason = "not allow to dispatch to revocable node"
-        yield Filter("tdm", reason, Code.UNRESOLVABLE, Depends.CLUSTER, self._may_use, self.name)
+        yield Filter("tdm", reason, Code.UNRESOLVABLE, Depends.CLUSTER, self._may_use, self.name, self._why_not)
+
+    def _why_not(self, pods: PodClass, row: int) -> str:
+        zone = self._zone_of(row)
+        return "not allow to dispatch to revocable node" if zone in self.arguments.zones else self._closed(zone)
 
     def _zone_filter(self, zone: str) -> Any:
         def mask(pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
@@ -173,23 +179,28 @@ def most_evictions(job: Job) -> int:
 
 
 def _number(text: str, of: int) -> int:
-    try:
-        if text.endswith("%"):
-            return math.ceil(of * int(text[:-1]) / 100)
-        return int(text)
-    except ValueError:
+    """A count, or a percentage rounded up; anything else is nothing."""
+    digits = text.removesuffix("%")
+    if not _WHOLE.fullmatch(digits):
         return 0
+    return -(-of * int(digits) // 100) if digits != text else int(digits)
 
 
-def _trouble(zone: str, window: str, now: float) -> str:
+def window(text: str) -> tuple[timedelta, timedelta] | None:
+    """From and to as times since midnight, the second after the first; None for a text that is no window."""
+    times = [_TIME.fullmatch(part) for part in text.strip().split("-")]
+    if len(times) != 2 or not all(one and int(one[1]) <= 23 and int(one[2]) <= 59 for one in times):
+        return None
+    start, end = (timedelta(hours=int(one[1]), minutes=int(one[2])) for one in times if one)
+    return start, end if start < end else end + timedelta(days=1)
+
+
+def trouble(zone: str, text: str, now: float, local: tzinfo) -> str:
     """Why a window is not open now, or nothing.  Reference: plugins-fairness 9.1."""
-    parts = window.strip().split("-")
-    times = [_TIME.fullmatch(part) for part in parts]
-    if len(parts) != 2 or not all(times) or any(int(one[1]) > 23 or int(one[2]) > 59 for one in times if one):
-        return f"revocable zone {window} format error"
-    today = datetime.fromtimestamp(int(now)).replace(hour=0, minute=0, second=0)
-    start, end = (today + timedelta(hours=int(one[1]), minutes=int(one[2])) for one in times if one)
-    if start >= end:
-        end += timedelta(days=1)
-    inside = start <= datetime.fromtimestamp(int(now)) <= end
-    return "" if inside else f"current time beyond revocable zone {zone}:{window}"
+    times = window(text)
+    if times is None:
+        return f"revocable zone {text} format error"
+    moment = datetime.fromtimestamp(int(now), local).replace(tzinfo=None)
+    today = moment.replace(hour=0, minute=0, second=0)
+    inside = today + times[0] <= moment <= today + times[1]
+    return "" if inside else f"current time beyond revocable zone {zone}:{text}"
