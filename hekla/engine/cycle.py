@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from hekla.engine.faults import fault
 from hekla.engine.actions import ACTIONS
 from hekla.engine.decisions import Decisions
 from hekla.engine.hypernodes import settle_topology
@@ -57,23 +58,10 @@ def _run(state: State, policy: Policy, hooks: Hooks, now: float, uid: str, stage
             ACTIONS[name].run(session)
         except Exception as error:
             # Whatever broke, the next action and the next cycle go on; what was half done is undone.
-            session.abandon()
-            session.decisions.problems.append(f"action {name} broke off: {_fault(error, hooks)}")
+            session.broke_off(f"action {name}", error)
     decided = close_session(session, stage)
     stage("", "")
     return decided
-
-
-def _fault(error: Exception, hooks: Hooks) -> str:
-    """What went wrong and whose fault it was: the last plugin on the way down, else the engine's own."""
-    culprit = "the engine"
-    files = {sys.modules[type(plugin).__module__].__file__: plugin.name for plugin in hooks.plugins}
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        name = files.get(frame.f_code.co_filename)
-        if name is not None:
-            culprit = f"plugin {name}"
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} (fault of {culprit}, {last.name} line {last.lineno})"
 
 
 def hooks_of(state: State, policy: Policy) -> Hooks:
@@ -124,7 +112,7 @@ def close_session(session: Session, stage: Stage = _unwatched) -> Decisions:
         try:
             plugin.close(session)
         except Exception as error:
-            session.decisions.problems.append(f"close broke off: {_fault(error, session.hooks)}")
+            session.decisions.problems.append(f"close broke off: {fault(error, session.hooks.plugins)}")
     stage("close", "")
     report(session)
     for statement in reversed(session.promised):

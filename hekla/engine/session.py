@@ -13,6 +13,7 @@ import numpy as np
 
 from hekla.engine.decisions import Bind, Decisions, Event, Evict
 from hekla.engine.explanation import Shortage, not_open
+from hekla.engine.faults import fault
 from hekla.engine.hypernodes import ROOT as CLUSTER
 from hekla.engine.hypernodes import tree_of
 from hekla.engine.joborder import OwnOrders
@@ -480,6 +481,11 @@ class Session:
                 one.rollback(quietly=True)
         self.live = [one for one in self.live if one]
 
+    def broke_off(self, what: str, error: Exception) -> None:
+        """Something failed in the middle: what it had begun is undone, and whose fault it was is said."""
+        self.abandon()
+        self.decisions.problems.append(f"{what} broke off: {fault(error, self.hooks.plugins)}")
+
     def tell_allocated(self, tasks: Sequence[Task]) -> None:
         """Tasks of one class hold room from now on."""
         first = tasks[0]
@@ -488,8 +494,17 @@ class Session:
             return
         self.touched[job.key] = job
         total = _times(first, len(tasks))
-        for plugin in self._allocated:
-            plugin.allocated(job, first, total, len(tasks))
+        told = 0
+        try:
+            for plugin in self._allocated:
+                plugin.allocated(job, first, total, len(tasks))
+                told += 1
+        except Exception:
+            # The placement is undone; whoever had counted it already counts it no more.
+            for plugin in self._deallocated:
+                if plugin in self._allocated[:told]:
+                    plugin.deallocated(job, first, total, len(tasks))
+            raise
 
     def tell_deallocated(self, tasks: Sequence[Task]) -> None:
         """Tasks of one class hold room no longer."""

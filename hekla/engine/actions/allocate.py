@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from hekla.engine.faults import fault
 from hekla.engine.heap import Heap
 from hekla.engine.nodes import Bools
 from hekla.engine.queues import Queue
@@ -102,7 +103,12 @@ class _Turns:
             if session.orders.held_back(job):
                 queues.push(queue)
                 continue
-            if self._serve(queue, job, alone):
+            try:
+                again = self._serve(queue, job, alone)
+            except Exception as error:
+                session.broke_off(f"the placement of {job.key}", error)  # The others are still served.
+                again = False
+            if again:
                 jobs.push(job)
             queues.push(queue)
 
@@ -272,17 +278,26 @@ def allocate_nominated(session: Session, queue: Queue, sub_job: SubJob, tasks: l
             and nodes.fits_future(row, task.request)
         )
         if not held:
-            statement.discard()
-            sub_job.nominated_domain = ""
-            for one in tasks:
-                one.nominated = ""
-            return None
-        if nodes.fits_idle(row, task.request):
-            statement.allocate(task, row)
-        else:
-            statement.pipeline(task, row)
+            return _void(statement, sub_job, tasks)
+        try:
+            if nodes.fits_idle(row, task.request):
+                statement.allocate(task, row)
+            else:
+                statement.pipeline(task, row)
+        except Exception as error:
+            session.decisions.problems.append(f"the nomination of {sub_job.uid} is void: {fault(error, session.hooks.plugins)}")
+            return _void(statement, sub_job, tasks)
+    sub_job.allocated_domain = session.tree.common(sub_job.allocated_domain, sub_job.nominated_domain)
     tasks.clear()
     return statement
+
+
+def _void(statement: Statement, sub_job: SubJob, tasks: list[Task]) -> None:
+    """The nomination cannot be followed: the search is the usual one."""
+    statement.discard()
+    sub_job.nominated_domain = ""
+    for task in tasks:
+        task.nominated = ""
 
 
 def _allocate_sub_job(

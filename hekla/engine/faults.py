@@ -1,0 +1,21 @@
+"""Whose fault it was that something broke in the middle of a cycle: the last plugin on the way down, else the engine's own."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Iterable
+
+from hekla.engine.plugin import Plugin
+
+
+def fault(error: Exception, plugins: Iterable[Plugin]) -> str:
+    """What went wrong, and whose fault it was."""
+    culprit = "the engine"
+    files = {sys.modules[type(plugin).__module__].__file__: plugin.name for plugin in plugins}
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        name = files.get(frame.f_code.co_filename)
+        if name is not None:
+            culprit = f"plugin {name}"
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} (fault of {culprit}, {last.name} line {last.lineno})"
