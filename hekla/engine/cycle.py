@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import gc
-import sys
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from hekla.engine.faults import fault
 from hekla.engine.actions import ACTIONS
 from hekla.engine.decisions import Decisions
+from hekla.engine.faults import fault
 from hekla.engine.hypernodes import settle_topology
 from hekla.engine.policy import Policy
 from hekla.engine.report import report, report_queues

@@ -48,12 +48,10 @@ class Shard:
             if name != self.name:
                 taken.update(_names(other, "status", "nodesInUse"))
         self.nodes = frozenset(desired) - taken
-        wanted = (self.nodes, set(desired) - self.nodes, self.nodes - set(desired))
-        said = tuple(set(_names(own, "status", key)) for key in ("nodesInUse", "nodesToAdd", "nodesToRemove"))
-        if wanted == said:
+        wanted = [sorted(self.nodes), sorted(set(desired) - self.nodes), sorted(self.nodes - set(desired))]
+        if wanted == [sorted(set(_names(own, "status", key))) for key in ("nodesInUse", "nodesToAdd", "nodesToRemove")]:
             return None
-        uid = str((own.get("metadata") or {}).get("uid", ""))
-        return ShardStatus(self.name, uid, *(sorted(part) for part in wanted))
+        return ShardStatus(self.name, str((own.get("metadata") or {}).get("uid", "")), *wanted)
 
     def mask(self, names: Iterable[str | None]) -> Bools | None:
         """`[nodes]`: those of the shard; None where shards mean nothing."""

@@ -278,7 +278,8 @@ def allocate_nominated(session: Session, queue: Queue, sub_job: SubJob, tasks: l
             and nodes.fits_future(row, task.request)
         )
         if not held:
-            return _void(statement, sub_job, tasks)
+            _void(statement, sub_job, tasks)
+            return None
         try:
             if nodes.fits_idle(row, task.request):
                 statement.allocate(task, row)
@@ -286,7 +287,8 @@ def allocate_nominated(session: Session, queue: Queue, sub_job: SubJob, tasks: l
                 statement.pipeline(task, row)
         except Exception as error:
             session.decisions.problems.append(f"the nomination of {sub_job.uid} is void: {fault(error, session.hooks.plugins)}")
-            return _void(statement, sub_job, tasks)
+            _void(statement, sub_job, tasks)
+            return None
     sub_job.allocated_domain = session.tree.common(sub_job.allocated_domain, sub_job.nominated_domain)
     tasks.clear()
     return statement
