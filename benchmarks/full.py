@@ -54,7 +54,7 @@ def checked(names: set[str]) -> Iterator[Figure]:
         if "api.update" in names:
             yield Figure("api.update", patched["speed"], "1/s", f"merge patches of pod status, Pending to Running; {told(patched)}")
         if "api.get" in names:
-            got = timed(server, raw, what="get", prefix="pod", count=3 * COUNT, **where)
+            got = timed(server, raw, what="get", prefix="pod", count=COUNT, **where)
             yield Figure("api.get", got["speed"], "1/s", told(got))
         if "api.list.10000" in names:
             listed = raw.ask(what="list", **where)

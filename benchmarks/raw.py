@@ -12,8 +12,8 @@ import re
 import ssl
 import sys
 import time
-from collections.abc import Iterator
-from typing import NamedTuple, cast
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar, cast
 
 
 class Connection(asyncio.Protocol):
@@ -24,13 +24,18 @@ class Connection(asyncio.Protocol):
         self.buffer = b""
         self.status = self.left = self.received = 0
         """Of the answer whose head has been read: its status, the bytes of its body that are still to come, and all of them."""
+        self.chunked = False
+        """Whether only its last chunk tells where the answer ends; `buffer` then has the last bytes."""
         self.answer: asyncio.Future[int] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # uvloop's transports are no subclass
 
     def data_received(self, data: bytes) -> None:
-        if self.left:
+        if self.chunked:
+            self.received += len(data)
+            self.buffer = (self.buffer + data)[-7:]
+        elif self.left:
             self.left -= len(data)
         else:
             self.buffer += data
@@ -38,13 +43,19 @@ class Connection(asyncio.Protocol):
             if end < 0:
                 return
             head = self.buffer[:end].lower()
-            at = head.find(b"content-length:")
-            stop = head.find(b"\r", at)
-            self.received = int(head[at + 15 : stop if stop > 0 else end])
-            self.left = self.received - (len(self.buffer) - end - 4)
             self.status = int(head[9:12])
-            self.buffer = b""
-        if not self.left:
+            at = head.find(b"content-length:")
+            if at < 0:
+                self.chunked, self.buffer = True, self.buffer[end + 2 :]
+                self.received = len(self.buffer)
+            else:
+                stop = head.find(b"\r", at)
+                self.received = int(head[at + 15 : stop if stop > 0 else end])
+                self.left = self.received - (len(self.buffer) - end - 4)
+                self.buffer = b""
+        if self.chunked and self.buffer.endswith(b"\r\n0\r\n\r\n"):
+            self.chunked, self.buffer = False, b""
+        if not self.left and not self.chunked:
             assert self.answer is not None
             self.answer.set_result(self.status)
 
@@ -97,7 +108,7 @@ async def watch(order: dict[str, object], names: re.Pattern[bytes] | None = None
     """A watcher from now on."""
     watcher = Watcher(names)
     watcher.start = str(order["version"]).encode()
-    await asyncio.get_running_loop().create_unix_connection(lambda: watcher, str(order["socket"]))
+    await connect(order, lambda: watcher)
     return watcher
 
 
@@ -117,7 +128,7 @@ async def delay_of_events(order: dict[str, object]) -> dict[str, object]:
     prefix = str(order["prefix"])
     names = re.compile(rb'"name":"(%s-[0-9]+)"' % prefix.encode())
     watchers = [await watch(order, names) for _ in range(int(str(order.get("watchers", 1))))]
-    connections = [await connection_of(order) for _ in range(int(str(order["connections"])))]
+    connections = [await connect(order, Connection) for _ in range(int(str(order["connections"])))]
     work = list(requests("create", str(order["namespace"]), prefix, int(str(order["count"]))))
     answered = await offer(connections, work, float(str(order["rate"])))
     await asyncio.sleep(0.5)
@@ -130,7 +141,7 @@ async def delay_of_events(order: dict[str, object]) -> dict[str, object]:
 
 async def time_of_list(order: dict[str, object]) -> dict[str, object]:
     """Seconds from sending a list of the namespace's pods to its last byte, the median of five, and its length in bytes."""
-    connection = await connection_of(order)
+    connection = await connect(order, Connection)
     seconds = []
     for _ in range(5):
         began = time.perf_counter()
@@ -141,27 +152,21 @@ async def time_of_list(order: dict[str, object]) -> dict[str, object]:
     return {"seconds": sorted(seconds)[2], "bytes": connection.received}
 
 
-async def connection_of(order: dict[str, object]) -> Connection:
-    """One connection to where an order says that the server is."""
-    given = order.get("certificates")
-    certificates: tuple[str, str, str] | None = None
-    if isinstance(given, list):
-        authority, certificate, key = map(str, given)
-        certificates = (authority, certificate, key)
-    return await connect(str(order.get("socket", "")), int(str(order.get("port", 0))), certificates)
+P = TypeVar("P", bound=asyncio.Protocol)
 
 
-async def connect(socket: str, port: int, certificates: tuple[str, str, str] | None) -> Connection:
-    """Through the Unix socket, or through TLS with a client certificate (authority, certificate, key)."""
+async def connect(order: dict[str, object], protocol: Callable[[], P]) -> P:
+    """To where an order says that the server is: a Unix socket, or a port with certificates (authority, certificate, key)."""
     loop = asyncio.get_running_loop()
-    if socket:
-        _, protocol = await loop.create_unix_connection(Connection, socket)
-    else:
-        assert certificates is not None
-        context = ssl.create_default_context(cafile=certificates[0])
-        context.load_cert_chain(certificates[1], certificates[2])
-        _, protocol = await loop.create_connection(Connection, "127.0.0.1", port, ssl=context, server_hostname="localhost")
-    return protocol
+    if order.get("socket"):
+        return (await loop.create_unix_connection(protocol, str(order["socket"])))[1]
+    given = order["certificates"]
+    assert isinstance(given, list)
+    authority, certificate, key = map(str, given)
+    context = ssl.create_default_context(cafile=authority)
+    context.load_cert_chain(certificate, key)
+    port = int(str(order["port"]))
+    return (await loop.create_connection(protocol, "127.0.0.1", port, ssl=context, server_hostname="localhost"))[1]
 
 
 def pod(namespace: str, name: str) -> bytes:
@@ -290,7 +295,7 @@ async def run(order: dict[str, object]) -> dict[str, object]:
         return await delay_of_events(order)
     if order["what"] == "list":
         return await time_of_list(order)
-    connections = [await connection_of(order) for _ in range(int(str(order["connections"])))]
+    connections = [await connect(order, Connection) for _ in range(int(str(order["connections"])))]
     work = list(requests(str(order["what"]), str(order["namespace"]), str(order["prefix"]), int(str(order["count"]))))
     rate = float(str(order.get("rate", 0)))
     if rate:
