@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hekla.api import quantity
 from hekla.engine.resources import Amounts
-from hekla.engine.tasks import Job, Task
+from hekla.engine.tasks import Job, Task, is_allocated
 
 if TYPE_CHECKING:
     from hekla.engine.state import State
@@ -97,6 +97,28 @@ def _wanted(claim: Mapping[str, Any]) -> Claimed:
         except (AttributeError, TypeError, ValueError):
             continue  # A request that cannot be read asks for nothing here; the filter for claims refuses its pods.
         add(result, {exactly["deviceClassName"]: Devices(count, capacity)})
+    return result
+
+
+def held_by_queue(state: State) -> dict[str, dict[str, Claimed]]:
+    """Queue -> the claims that its placed pods use -> how much.  A claim that several of them share is there once."""
+    result: dict[str, dict[str, Claimed]] = {}
+    if not state.others.get("ResourceClaim"):
+        return result
+    for task in state.tasks.values():
+        if task.claims and task.job is not None and task.job.contribution is not None and is_allocated(task.status):
+            result.setdefault(task.job.queue, {}).update(claims_of(state, task))
+    return result
+
+
+def written(claimed: Mapping[str, Devices]) -> dict[str, str]:
+    """As a queue's status names it."""
+    result: dict[str, str] = {}
+    for name, devices in sorted(claimed.items()):
+        result[_MARK + name] = str(devices.count)
+        for dimension, amount in sorted(devices.capacity.items()):
+            form = quantity.Format.BINARY if dimension == "memory" else quantity.Format.DECIMAL
+            result[f"{dimension}.{_MARK}{name}"] = str(quantity.Quantity.of_whole(amount, form))
     return result
 
 

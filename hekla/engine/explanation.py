@@ -114,9 +114,9 @@ def _explain(session: Session, job: Job) -> Explanation:
         remedy = "It starts when the pods that are being ended have left."
         text = f"{job.name} waits for room that is being freed. {remedy}"
         return Explanation(job.key, job.queue, "nodes", needs, fit, 0, [], remedy, text)
-    first = next((task for task in job.pending() if not task.best_effort and not task.gated), None)
-    if first is not None and (queue.state != OPEN or session.overused(queue)):
-        return _explain_quota(session, job, queue, first, needs, fit)
+    asking = next((task for task in job.pending() if not task.best_effort and not task.gated), None)
+    if asking is not None and (queue.state != OPEN or session.overused(queue)):
+        return _explain_quota(session, job, queue, asking, needs, fit)
     text = f"{job.name} waits for its turn in queue {job.queue}."
     return Explanation(job.key, job.queue, "order", needs, fit, 0, [], "", text)
 

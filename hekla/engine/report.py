@@ -6,9 +6,12 @@ Reference: scheduler-core 2.17 to 2.19.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from hekla.engine import devicequota
 from hekla.engine.decisions import Event, Pipelined, PodCondition, PodGroupStatus, QueueStatus
+from hekla.engine.devicequota import Claimed
 from hekla.engine.explanation import Explanation, explain
 from hekla.engine.joborder import report_unknown_orders
 from hekla.engine.queues import ROOT, Queue
@@ -164,10 +167,14 @@ def report_queues(session: Session) -> None:
     if not queues:
         return
     own = {name: queue.allocated for name, queue in queues.items()}
+    claims = devicequota.held_by_queue(session.state)
     if ROOT in queues:
         own = _with_descendants(queues)
+        claims = _claims_with_descendants(queues, claims)
     for name, allocated in own.items():
         written = quantities({key: value for key, value in allocated.items() if value or key in ("cpu", "memory")})
+        if name in claims:
+            written |= devicequota.written(devicequota.total(claims[name]))
         queue = queues[name]
         if _same(written, queue.status_sent):
             continue
@@ -178,13 +185,26 @@ def report_queues(session: Session) -> None:
 def _with_descendants(queues: dict[str, Queue]) -> dict[str, Amounts]:
     total = {name: empty() for name in queues}
     for name, queue in queues.items():
-        seen: set[str] = set()
-        above = name
-        while above in queues and above not in seen:
-            seen.add(above)
+        for above in _upwards(queues, name):
             add(total[above], queue.allocated)
-            above = "" if above == ROOT else queues[above].parent or ROOT
     return total
+
+
+def _claims_with_descendants(queues: dict[str, Queue], claims: dict[str, dict[str, Claimed]]) -> dict[str, dict[str, Claimed]]:
+    total: dict[str, dict[str, Claimed]] = {}
+    for name, own in claims.items():
+        for above in _upwards(queues, name):
+            total.setdefault(above, {}).update(own)
+    return total
+
+
+def _upwards(queues: dict[str, Queue], name: str) -> Iterator[str]:
+    """A queue and all above it; a circle of parents is gone round once."""
+    seen: set[str] = set()
+    while name in queues and name not in seen:
+        seen.add(name)
+        yield name
+        name = "" if name == ROOT else queues[name].parent or ROOT
 
 
 def _same(written: dict[str, str], sent: dict[str, str] | None) -> bool:

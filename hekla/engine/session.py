@@ -395,7 +395,7 @@ class Session:
             if defines(plugin, "reclaim_shortages")
             for one in plugin.reclaim_shortages(queue, asked)
         ]
-        numbers = ", ".join(f"{one.resource}={one.held} and {one.asked} more of {one.limit} {one.most}" for one in short)
+        numbers = ", ".join(f"{one.resource}={one.held} held and {one.asked} asked of {one.limit} {one.most}" for one in short)
         return f"queue {queue.name} would hold more than its share" + (f": {numbers}" if numbers else "")
 
     # ------------------------------------------------------------------------------------------------- victims

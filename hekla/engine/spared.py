@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Search:
-    """What one task met on the nodes that it looked at."""
+    """What one task met on the nodes that it looked at, or one job in the domains."""
 
     __slots__ = ("empty", "plugins", "short", "spared", "whole")
 
@@ -25,6 +25,12 @@ class Search:
         self.whole = ""
         """A reason that holds without looking at any node."""
 
+    def sparing(self, session: Session, hook: str, ask: Callable[[Plugin], Victims]) -> None:
+        """Who let nobody go, where that is not known yet."""
+        if not self.plugins:
+            answers = ((plugin.name, ask(plugin)) for plugin in session.hooks(hook))
+            self.plugins = tuple(name for name, answer in answers if answer.vote != ABSTAIN and not answer.tasks)
+
     def refused(self, session: Session, hook: str, ask: Callable[[Plugin], Victims], candidates: list[Task], victims: list[Task]) -> None:
         """One node did not do: whoever could be asked to leave would not make room enough."""
         if not candidates:
@@ -33,25 +39,23 @@ class Search:
             self.short += 1
         else:
             self.spared += 1
-            if not self.plugins:
-                answers = ((plugin.name, ask(plugin)) for plugin in session.hooks(hook))
-                self.plugins = tuple(name for name, answer in answers if answer.vote != ABSTAIN and not answer.tasks)
+            self.sparing(session, hook, ask)
 
-    def text(self, whose: str) -> str:
-        """As a clause; `whose` says which pods were looked for."""
+    def text(self, whose: str, places: str = "node") -> str:
+        """As a clause; `whose` says which pods were looked for, `places` where."""
         if self.whole:
             return self.whole
         parts = []
         if self.empty:
-            parts.append(f"{_nodes(self.empty)} no running pod {whose} that may be evicted")
+            parts.append(f"{_places(self.empty, places)} no running pod {whose} that may be evicted")
         if self.spared:
             who = " and ".join(self.plugins) or "the plugins together"
             verb = "spare" if len(self.plugins) != 1 else "spares"
-            parts.append(f"{_nodes(self.spared)} only pods that {who} {verb}")
+            parts.append(f"{_places(self.spared, places)} only pods that {who} {verb}")
         if self.short:
-            parts.append(f"{_nodes(self.short)} too little room even without all victims")
-        return ", ".join(parts) or "no node is left that evictions could help"
+            parts.append(f"{_places(self.short, places)} too little room even without all victims")
+        return ", ".join(parts) or f"no {places} is left that evictions could help"
 
 
-def _nodes(count: int) -> str:
-    return "1 node has" if count == 1 else f"{count} nodes have"
+def _places(count: int, kind: str) -> str:
+    return f"1 {kind} has" if count == 1 else f"{count} {kind}s have"

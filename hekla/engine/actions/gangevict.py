@@ -17,6 +17,7 @@ from hekla.engine.heap import Heap
 from hekla.engine.hypernodes import ROOT
 from hekla.engine.nodes import Bools
 from hekla.engine.resources import Amounts, add, empty, less_equal
+from hekla.engine.spared import Search
 from hekla.engine.statement import Statement
 from hekla.engine.tasks import PREEMPTABLE, Job, Status, SubJob, Task
 
@@ -58,15 +59,21 @@ class GangPreempt:
     def _serve(self, session: Session, job: Job) -> None:
         sheet = demand(session, job)
         tasks = [task for sub_job in sheet.order for task in sheet.tasks[sub_job.uid]]
-        if not tasks or any(task.pods.preemption_policy == "Never" for task in tasks):
+        if not tasks:
             return
-        if self.across_queues and not session.preemptive(session.queue_of(job), tasks):
+        if any(task.pods.preemption_policy == "Never" for task in tasks):
+            session.no_victim.setdefault(job.key, "its preemptionPolicy is Never")
             return
+        queue = session.queue_of(job)
+        if self.across_queues and not session.preemptive(queue, tasks):
+            session.no_victim.setdefault(job.key, session.not_preemptive(queue, tasks))
+            return
+        search = Search()
         need = empty()
         for task in tasks:
             add(need, task.request.amounts)
         for domain in self._domains(session, job):
-            made = self._make_room(session, job, sheet, need, domain)
+            made = self._make_room(session, job, sheet, need, domain, search)
             if made is not None:
                 statement, places = made
                 session.metric("eviction_transactions_total", 1.0, action=self.name)
@@ -74,6 +81,8 @@ class GangPreempt:
                 for sub_job, place in places:
                     sub_job.nominated_domain = place
                 return
+        whose = "of other queues" if self.across_queues else f"of lesser jobs of queue {job.queue}"
+        session.no_victim.setdefault(job.key, search.text(whose, "domain"))
 
     def _domains(self, session: Session, job: Job) -> list[str]:
         most = session.argument(self.name, "maxDomains", MOST_DOMAINS)
@@ -83,7 +92,7 @@ class GangPreempt:
         return list(found)[: most if most > 0 else MOST_DOMAINS]
 
     def _make_room(
-        self, session: Session, job: Job, sheet: Worksheet, need: Amounts, domain: str
+        self, session: Session, job: Job, sheet: Worksheet, need: Amounts, domain: str, search: Search
     ) -> tuple[Statement, list[tuple[SubJob, str]]] | None:
         """Evict bundle by bundle until the job can be promised its places in the domain."""
         nodes = session.state.nodes
@@ -91,7 +100,9 @@ class GangPreempt:
         mask = nodes.ready if scope is None else scope & nodes.ready
         room = session.state.space.amounts((nodes.idle() + nodes.releasing)[:, mask].sum(axis=1))
         victims: list[Task] = []
-        for bundle in self._bundles(session, job, mask, need):
+        bundles = self._bundles(session, job, mask, need, search)
+        search.short += bool(bundles)
+        for bundle in bundles:
             victims.extend(bundle.tasks)
             add(room, bundle.local)
             if less_equal(need, room):
@@ -100,7 +111,7 @@ class GangPreempt:
                     return made
         return None
 
-    def _bundles(self, session: Session, job: Job, mask: Bools, need: Amounts) -> list[Bundle]:
+    def _bundles(self, session: Session, job: Job, mask: Bools, need: Amounts, search: Search) -> list[Bundle]:
         by_job: dict[str, list[Task]] = {}
         for row in np.flatnonzero(mask).tolist():
             for one in session.state.nodes.tasks[row].values():
@@ -110,10 +121,14 @@ class GangPreempt:
         found = in_order(session, found, job, need, self.across_queues)
         candidates = [task for bundle in found for task in bundle.tasks]
         if not candidates:
+            search.empty += 1
             return []
         found = approved(found, {task.key for task in session.evictable(self.name, job, candidates)})
         if not session.argument(self.name, "allowWholeBundle", True):
             found = [bundle for bundle in found if bundle.safe]
+        if not found:
+            search.spared += 1
+            search.sparing(session, "evictable", lambda plugin: plugin.evictable(self.name, job, candidates))
         return in_order(session, found, job, need, self.across_queues)
 
     def _may_go(self, session: Session, job: Job, task: Task, other: Job) -> bool:

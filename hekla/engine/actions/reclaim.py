@@ -57,7 +57,7 @@ def _reclaim_for_job(session: Session, job: Job) -> None:
             break
         if task.pods.preemption_policy == "Never" or not session.preemptive(queue, [task]) or session.prefilter(task):
             if task.pods.preemption_policy != "Never":
-                search.whole = f"queue {queue.name} would hold more than its share"
+                search.whole = session.prefilter(task) or session.not_preemptive(queue, [task])
             continue
         found = _reclaim_for_task(session, statement, job, task, search) and found
     if not session.job_pipelined(job):
