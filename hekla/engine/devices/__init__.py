@@ -6,7 +6,7 @@ say, and kept until either changes; so nothing has to be undone when a placement
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -73,6 +73,9 @@ class Device(Protocol):
 
     def fit(self, cards: Any, asker: Asker, policy: str) -> Fit:
         """Choose cards.  Does not change `cards`."""
+
+    def sight(self, asker: Asker) -> Hashable:
+        """All that this kind sees of a pod: pods of one sight get the same answers."""
 
     def annotations(self, assignment: Any, node: str, now: float) -> dict[str, str]:
         """What the pod has to carry to its node."""

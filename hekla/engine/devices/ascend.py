@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -157,6 +157,14 @@ class Ascend:
             containers.append([Chosen(card, asked or card.memory, cores, template) for card in chosen])
             score += card_score(chosen[0], policy) + self._togetherness(chosen)
         return Fit(score=score, assignment=containers)
+
+    def sight(self, asker: Asker) -> Hashable:
+        own = self.settings
+        names = own.resource, own.memory_resource, own.core_resource
+        asked = tuple(
+            tuple((whole(one.limits, name), whole(one.requests, name)) for name in names) for one in asker.pods.containers
+        )
+        return asked, asker.pods.annotations.get(MODE)
 
     def _by_network(self, cards: list[Card]) -> list[Card]:
         """Cards of one network first, where all of them name theirs: those of the network that has most."""

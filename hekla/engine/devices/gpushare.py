@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 
 from hekla.engine.devices import Asker, Fit, Holder, Kind, whole
@@ -72,6 +72,9 @@ class GpuShare:
             if card.idle >= need:
                 return Fit(assignment=[index])
         return Fit(NO_MEMORY)
+
+    def sight(self, asker: Asker) -> Hashable:
+        return asked_of(asker.pods, NUMBER), asked_of(asker.pods, MEMORY)
 
     def annotations(self, assignment: list[int], node: str, now: float) -> dict[str, str]:
         return {TIME: str(int(now * 1e9)), INDEX: ",".join(map(str, assignment))}

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from hekla.engine.devices import BINPACK, SPREAD, Asker, Fit, Holder, Kind, mig, whole
-from hekla.engine.nodes import NodeFacts
+from hekla.engine.devices.cardtable import CardTable
+from hekla.engine.nodes import Bools, NodeFacts, Rows
 from hekla.engine.podclass import PodClass
+from hekla.engine.resources import Floats
 
 NUMBER, MEMORY, CORES = "volcano.sh/vgpu-number", "volcano.sh/vgpu-memory", "volcano.sh/vgpu-cores"
 REGISTER = "volcano.sh/node-vgpu-register"
@@ -58,7 +62,9 @@ class Card:
 
     def copy(self) -> Card:
         geometry = self.geometry.copy() if self.geometry is not None else None
-        return replace(self, users=dict(self.users), geometry=geometry)
+        return Card(
+            self.uuid, self.shares, self.memory, self.type, self.used, self.used_memory, self.used_cores, dict(self.users), geometry
+        )
 
     def book(self, holder: str, identity: str, memory: int, cores: int, factor: int, group: str, rules: frozenset[int]) -> None:
         """Put a pod on the card; one that is there already is not counted again."""
@@ -149,6 +155,20 @@ class VirtualGpu:
                 percent = 100
             result.append(Need(number, memory, percent, whole(one.limits, CORES) or whole(one.requests, CORES)))
         return result
+
+    def sight(self, asker: Asker) -> Hashable:
+        notes = asker.pods.annotations
+        lists = tuple(notes.get(name) for name in (MODE, USE_TYPE, NO_TYPE, USE_UUID, NO_UUID))
+        return tuple(self.needs(asker.pods)), lists, asker.group, asker.rules
+
+    def ask_all(self, table: CardTable, rows: Rows, asker: Asker, policy: str) -> tuple[Bools, Floats] | None:
+        """`[rows]` twice, as `fit` says it for each of these nodes; None for pods that have to be looked at node by node."""
+        notes = asker.pods.annotations
+        needs = self.needs(asker.pods)
+        if len(needs) != 1 or asker.group or asker.rules or notes.get(USE_UUID) or notes.get(NO_UUID):
+            return None
+        types = np.array(["NVIDIA" in one and type_allowed(notes, one) for one in table.type_codes], dtype=np.bool_)
+        return table.ask(rows, needs[0], types, notes.get(MODE, ""), policy)
 
     # ------------------------------------------------------------------------------------------------- what is there
 

@@ -6,7 +6,7 @@ stamp stays; so a placement costs one node, and taking it back costs nothing mor
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,8 +17,9 @@ import yaml
 from numpy.typing import NDArray
 
 from hekla.engine.devices import BINPACK, SPREAD, Asker, Device, Fit, Holder, ascend, vgpu
+from hekla.engine.devices.cardtable import CardTable
 from hekla.engine.devices.gpushare import GpuShare
-from hekla.engine.nodes import Bools, NodeTable, NodeView
+from hekla.engine.nodes import Bools, NodeTable, NodeView, Rows
 from hekla.engine.plugin import Arguments, Code, Depends, Filter, Plugin, Score
 from hekla.engine.reading import GROUP_NAME
 from hekla.engine.resources import Amounts, Floats
@@ -70,6 +71,21 @@ class Answers:
             self.scores = np.append(self.scores, np.zeros(more))
 
 
+@dataclass(slots=True)
+class Known:
+    """The cards of one kind on every node, and for which state of each node they were worked out."""
+
+    stamps: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    there: list[Any] = field(default_factory=list)
+    table: CardTable = field(default_factory=CardTable)
+
+    def grow(self, size: int) -> None:
+        more = size - len(self.there)
+        if more > 0:
+            self.stamps = np.append(self.stamps, np.full(more, -1, dtype=np.int64))
+            self.there.extend([None] * more)
+
+
 class DeviceShare(Plugin):
     """Filters nodes by their cards, scores them, and writes down which cards a pod was given."""
 
@@ -83,7 +99,8 @@ class DeviceShare(Plugin):
             self.devices.append(GpuShare(by_number=arguments.gpu_number))
         self._configured: list[Device] = []
         self._text: str | None = None
-        self._answers: dict[tuple[str, PodClass, str, frozenset[int]], Answers] = {}
+        self._answers: dict[tuple[str, Hashable], Answers] = {}
+        self._cards: dict[str, Known] = {}
         self._gone: set[str] = set()
         """Pods that this cycle evicts: whoever looks for cards is shown the node without them."""
 
@@ -121,6 +138,7 @@ class DeviceShare(Plugin):
                 self.nodes.unbound(one.core_resource)
         self.devices += self._configured
         self._answers.clear()
+        self._cards.clear()
 
     # ------------------------------------------------------------------------------------------------- filter and score
 
@@ -174,20 +192,46 @@ class DeviceShare(Plugin):
         """The kind's answers about the nodes of the view, brought up to date where a node changed."""
         table = nodes.table
         asker = self._asker(task)
-        key = (device.kind.name, task.pods, asker.group, asker.rules)
+        key = device.kind.name, device.sight(asker)
         answers = self._answers.setdefault(key, Answers())
         answers.grow(len(table))
         stale = answers.stamps[: len(table)] != table.stamps
         rows = np.flatnonzero(stale) if nodes.rows is None else nodes.rows[stale[nodes.rows]]
-        for row in rows.tolist():
-            found = self._fit(device, asker, table, row)
-            answers.fits[row] = found is None or not found.refusal
-            answers.scores[row] = found.score if found is not None else 0.0
+        if not len(rows):
+            return answers
+        cards = self._known(device, table, rows)
+        each = rows
+        if isinstance(device, vgpu.VirtualGpu):
+            found = device.ask_all(cards.table, rows, asker, self.arguments.policy)
+            if found is not None:
+                answers.fits[rows], answers.scores[rows] = found
+                each = rows[~cards.table.counted[rows]]
+        for row in each.tolist():
+            there = cards.there[row]
+            fit = device.fit(there, asker, self.arguments.policy) if there is not None else None
+            answers.fits[row] = fit is None or not fit.refusal
+            answers.scores[row] = fit.score if fit is not None else 0.0
         answers.stamps[rows] = table.stamps[rows]
         return answers
 
+    def _known(self, device: Device, table: NodeTable, rows: Rows) -> Known:
+        """The cards of these nodes, worked out again where a node changed."""
+        known = self._cards.setdefault(device.kind.name, Known())
+        known.grow(len(table))
+        stale = rows[known.stamps[rows] != table.stamps[rows]]
+        for row in stale.tolist():
+            known.there[row] = self._cards_of(device, table, row)
+            if isinstance(device, vgpu.VirtualGpu):
+                known.table.write(row, known.there[row])
+        known.stamps[stale] = table.stamps[stale]
+        return known
+
     def _fit(self, device: Device, asker: Asker, table: NodeTable, row: int, without: str = "") -> Fit | None:
         """None where the node has no such device: then the resources that it lacks speak."""
+        cards = self._cards_of(device, table, row, without)
+        return None if cards is None else device.fit(cards, asker, self.arguments.policy)
+
+    def _cards_of(self, device: Device, table: NodeTable, row: int, without: str = "") -> Any:
         facts = table.facts[row]
         if facts is None:
             return None
@@ -198,8 +242,7 @@ class DeviceShare(Plugin):
             and device.asked(one.pods)
             and not (one.status is Status.RELEASING and one.key in self._gone)
         ]
-        cards = device.cards(facts, holders)
-        return None if cards is None else device.fit(cards, asker, self.arguments.policy)
+        return device.cards(facts, holders)
 
     def _asker(self, task: Task) -> Asker:
         grouped = task.pods.annotations.get(vgpu.GROUP_POLICY) == SPREAD
