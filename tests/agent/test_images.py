@@ -63,6 +63,17 @@ def test_a_users_rows_come_first(tmp_path: Path) -> None:
     assert images.argv("nginx", [], []) == ["my-nginx"]
 
 
+def test_a_row_may_bring_programs_for_commands_of_the_containers_own(tmp_path: Path) -> None:
+    file = tmp_path / "images.yaml"
+    file.write_text("- {image: 'rayproject/ray*', path: [/venvs/ray/bin, /opt/bin]}\n")
+    images = Images.load(str(file))
+    assert images.path("rayproject/ray:2.40") == ["/venvs/ray/bin", "/opt/bin"]
+    assert images.path("busybox") == [] and Images().path("busybox") == []
+    assert images.argv("rayproject/ray:2.40", ["ray", "start"], []) == ["ray", "start"]
+    with pytest.raises(ImageError, match="give the container a command"):
+        images.argv("rayproject/ray:2.40", [], [])
+
+
 @pytest.mark.parametrize("content", ["- image: x\n  comand: [a]\n", "{", "- 3\n"])
 def test_a_wrong_table_says_what_a_row_looks_like(tmp_path: Path, content: str) -> None:
     file = tmp_path / "images.yaml"

@@ -7,6 +7,8 @@ file (`--images FILE`), which are looked at first:
     - image: "example.com/team/server*"      # shell pattern; a tag may follow, `repository:tag`
       entrypoint: [/opt/server/bin/server]   # what args are appended to; may be left out
       command: [--port, "8080"]              # what args replace
+    - image: "tensorflow/*"
+      path: [/home/me/.venvs/tf/bin]         # looked through first for programs: what the image would bring
     - image: "*:*-broken"
       refuse: true                           # as a registry that does not have it
 """
@@ -49,6 +51,8 @@ class Row(msgspec.Struct, forbid_unknown_fields=True):
     image: str
     entrypoint: list[str] = []
     command: list[str] = []
+    path: list[str] = []
+    """Directories that come first in PATH, also for a container with a command of its own."""
     refuse: bool = False
     port: bool = False
     """The command takes the container's port as its last argument."""
@@ -104,6 +108,7 @@ class Images:
 
     def __init__(self, rows: list[Row] | None = None) -> None:
         self.rows = [*(rows or []), *BUILT_IN]
+        self._paths = any(row.path for row in self.rows)
 
     @classmethod
     def load(cls, file: str) -> Images:
@@ -117,7 +122,7 @@ class Images:
             raise TableError(f"--images: cannot read {file}: {error.strerror}") from error
         except (yaml.YAMLError, msgspec.ValidationError) as error:
             raise TableError(
-                f"--images: {file}: {error}; a row looks like {{image: 'name*', entrypoint: [...], command: [...]}}"
+                f"--images: {file}: {error}; a row looks like {{image: 'name*', entrypoint: [...], command: [...], path: [...]}}"
             ) from error
 
     def row(self, image: Image) -> Row | None:
@@ -130,6 +135,13 @@ class Images:
                 return row
         return None
 
+    def path(self, reference: str) -> list[str]:
+        """The directories in which the image's programs lie.  Raises ImageError."""
+        if not self._paths:
+            return []
+        row = self.row(parse(reference))
+        return row.path if row is not None else []
+
     def argv(self, reference: str, command: list[str], args: list[str], port: int | None = None) -> list[str]:
         """What to run for a container.  Raises ImageError where that cannot be known."""
         image = parse(reference)
@@ -138,7 +150,7 @@ class Images:
             raise ImageError("ErrImagePull", not_found(reference))
         if command:
             return [*command, *args]
-        if row is None:
+        if row is None or (row.path and not row.entrypoint and not (row.command or args)):
             raise ImageError(
                 "ErrImagePull",
                 f"{not_found(reference)}. This node has no images, only this machine's programs, and does not know what "

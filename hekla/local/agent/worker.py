@@ -472,6 +472,8 @@ class Worker:
         """What to start.  Raises ImageError, ConfigError, MountError."""
         spec, pod, host = run.spec, self.pod, self.host
         image = host.image_environment()
+        if programs := host.images.path(spec.image):
+            image["PATH"] = ":".join((*programs, image["PATH"]))
         if not spec.command:
             image["HEKLA_POD_IP"] = self.view.pod_ip if host.isolation.private_addresses and not self.cable else ""
         built = environment.build(pod, spec, self.sources(), image)
