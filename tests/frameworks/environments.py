@@ -1,0 +1,91 @@
+"""Python environments for the frameworks, made once a machine and reused.
+
+They are far too large to stand among Hekla's own dependencies, so each lies in the user's cache, and a run that cannot have one
+(no network, a slow one, a framework that does not know this Python) skips its test with the reason.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+
+def cache() -> Path:
+    """Where the environments lie."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hekla" / "frameworks"
+
+
+@dataclass(frozen=True, slots=True)
+class Framework:
+    """A framework as pip knows it.
+
+    `image` is the pattern of images that it stands for, `check` a program that ends well where it can be used, `patience` how
+    many seconds its installation may take.
+    """
+
+    name: str
+    image: str
+    requirements: tuple[str, ...]
+    check: str
+    patience: float = 120.0
+
+    def environment(self) -> Path:
+        """The directory of the virtual environment; makes it where it is not there.  Skips the test where that fails."""
+        directory = cache() / self.name
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        stamp = directory / "made-of"
+        wanted = "\n".join((sys.version, *self.requirements))
+        with _alone(cache() / "lock"):  # one at a time: they share the disk and the line
+            if not (stamp.exists() and stamp.read_text() == wanted):
+                shutil.rmtree(directory, ignore_errors=True)
+                try:
+                    self._make(directory)
+                except BaseException:
+                    shutil.rmtree(directory, ignore_errors=True)
+                    raise
+                stamp.write_text(wanted)
+        return directory
+
+    def _make(self, directory: Path) -> None:
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(directory)], check=True, timeout=60)
+        python = str(directory / "bin" / "python")
+        pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--disable-pip-version-check"]
+        self._step([*pip, *self.requirements], "could not be installed")
+        self._step([python, "-c", self.check], "does not work here")
+
+    def _step(self, command: list[str], trouble: str) -> None:
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=self.patience, stdin=subprocess.DEVNULL)
+        except subprocess.TimeoutExpired:
+            pytest.skip(f"{self.name} {trouble}: not done after {self.patience:.0f} s")
+        if done.returncode:
+            last = [line for line in done.stderr.splitlines() if line.strip()][-1:]
+            pytest.skip(f"{self.name} {trouble}: {' '.join(last) or f'exit code {done.returncode}'}")
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+MPI = Framework("mpi4py", "volcanosh/example-mpi", ("mpi4py>=4.1",), "from mpi4py import MPI; MPI.Get_library_version()")
+JAX = Framework("jax", "jax/*", ("jax[cpu]>=0.4.34",), "import jax; jax.distributed")
+RAY = Framework("ray", "rayproject/*", ("ray[client]>=2.40",), "import ray.util.client")
+TENSORFLOW = Framework("tensorflow-cpu", "tensorflow/*", ("tensorflow-cpu>=2.16",), "import tensorflow", patience=180.0)
+PYTORCH = Framework(
+    "torch", "pytorch/*", ("torch>=2.4", "numpy"), "import torch.distributed as d; assert d.is_gloo_available()", patience=300.0
+)
+"""PyPI's wheel for Linux brings CUDA along, five gigabytes of it: it runs without a GPU, but not without those libraries."""
+
+FRAMEWORKS = (MPI, JAX, RAY, TENSORFLOW, PYTORCH)
