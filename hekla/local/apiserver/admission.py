@@ -99,6 +99,13 @@ class Admission:
         if self.quotas is not None:
             self.quotas.admit(attributes)
 
+    def concerned(self, attributes: Attributes) -> bool:
+        """Whether a plugin looks at such a write, webhooks and policies apart."""
+        name = attributes.resource.collection.name
+        if attributes.subresource:
+            return (f"{name}/{attributes.subresource}", attributes.operation) in self.checks
+        return (name, attributes.operation) in self.plugins or (name, attributes.operation) in self.checks
+
     async def connect(self, attributes: Attributes) -> None:
         """Lets the webhooks see that somebody connects to a pod, a service or a node; what they change is of no effect."""
         if self.mutating_webhooks(attributes):

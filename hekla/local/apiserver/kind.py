@@ -7,7 +7,7 @@ trees in, JSON trees or errors out, no clock and no I/O (what needs a cluster's 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -52,6 +52,21 @@ def no_errors(*_: Any) -> list[FieldError]:
 
 
 @dataclass(frozen=True, slots=True)
+class Parts:
+    """How a write that touches few fields at the top of an object (its status, say) goes without the others, whose bytes stay.
+
+    The trees that these functions see hold what is touched, metadata always among it; `kept` names what is not."""
+
+    may_stay: Callable[[str, Collection[str]], bool]
+    """(subresource, kept): whether such a write needs nothing of the rest."""
+    default: Callable[[Json], None]
+    fits: Callable[[Json, Json, Collection[str], str], bool]
+    """(new, old, kept, subresource): whether the new state is valid.  What is wrong with it the whole object tells."""
+    counts: Callable[[Json, Json], bool] = lambda new, old: False
+    """(new, old): whether a quota may see the object with other eyes now."""
+
+
+@dataclass(frozen=True, slots=True)
 class Strategy:
     """What a kind does of its own on create, update and delete.  Functions change `new` in place."""
 
@@ -75,6 +90,8 @@ class Strategy:
     """A PUT on a missing name creates."""
     returns_object_on_delete: bool = False
     default_propagation: str = "Background"
+    parts: Parts | None = None
+    """None: every write sees the whole object."""
     name_rule: Callable[[str], str | None] | None = None
     """Why a name is refused, None when it is good; None here means a DNS subdomain."""
 

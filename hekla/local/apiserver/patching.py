@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from hekla.kube.http.server import Response
+from hekla.local.apiserver import parts
 from hekla.local.apiserver.applying import apply_patch
 from hekla.local.apiserver.call import Call, read_again
 from hekla.local.apiserver.kind import FieldError, Json, Kind
@@ -57,6 +58,9 @@ async def patch(writer: Writer, subresources: Subresources, call: Call) -> Respo
             new["metadata"]["managedFields"] = []
         return new
 
+    row = None if books else await parts.modify(writer, call, change, touched(document))
+    if row is not None:
+        return writer.answer(call, 200, row, {})
     names_version = isinstance(document, dict) and bool((document.get("metadata") or {}).get("resourceVersion"))
     return await writer.modify(call, change, retry=not names_version)
 

@@ -49,6 +49,9 @@ ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
 METADATA = len(b'{"metadata":{')
 """Where an object's first metadata field stands in its bytes."""
 NO_LABELS: Mapping[str, str] = {}
+NOTHING_KEPT: Mapping[str, msgspec.Raw] = {}
+split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+"""The fields at the top of an object, each as its bytes."""
 
 
 class Row:
@@ -216,11 +219,15 @@ class Collection:
             known = self._labels[shape] = dict(labels)
         return known
 
-    def fields_of(self, tree: Json) -> tuple[str, ...]:
+    def fields_of(self, tree: Json, kept: Mapping[str, Any] = NO_LABELS, before: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """Values of the selectable fields; those below fields that are kept as they were are as they were before."""
         if not self._paths:
             return ()
-        found = []
+        found: list[str] = []
         for first, leaf, path in self._paths:
+            if first in kept:
+                found.append(before[len(found)])
+                continue
             value = tree.get(first)
             if leaf and type(value) is dict:
                 value = value.get(leaf)
@@ -245,26 +252,52 @@ class Collection:
         """Accepts a new object (the caller has looked that the name is free) and sets its resourceVersion."""
         return self._accept(ADDED, tree, None, held)
 
-    def update(self, tree: Json, old: Row, held: Ownership | None = None) -> Write:
-        """Accepts a new state of `old`, which must be the newest; its fields keep their owners where nothing else is said."""
-        return self._accept(MODIFIED, tree, old, old.held if held is None else held)
+    def update(
+        self,
+        tree: Json,
+        old: Row,
+        held: Ownership | None = None,
+        *,
+        kept: Mapping[str, msgspec.Raw] = NOTHING_KEPT,
+        fields: tuple[str, ...] | None = None,
+        counts: bool = True,
+    ) -> Write:
+        """Accepts a new state of `old`, which must be the newest; its fields keep their owners where nothing else is said.
+
+        `kept` are fields at the top that stay as the bytes that they are, and then are not in the tree.  `fields` are the
+        selectable ones, where the caller knows them.  What does not count is of no interest to those who keep books."""
+        return self._accept(MODIFIED, tree, old, old.held if held is None else held, kept, fields, counts)
 
     def delete(self, tree: Json, old: Row) -> Write:
         """Accepts the removal of `old`; `tree` is its last state."""
         return self._accept(DELETED, tree, old, old.held)
 
-    def _accept(self, type: str, tree: Json, old: Row | None, held: Ownership) -> Write:
+    def _accept(
+        self,
+        type: str,
+        tree: Json,
+        old: Row | None,
+        held: Ownership,
+        kept: Mapping[str, msgspec.Raw] = NOTHING_KEPT,
+        fields: tuple[str, ...] | None = None,
+        counts: bool = True,
+    ) -> Write:
         store = self.store
         version = store.version = store.version + 1
         metadata = tree["metadata"]
         metadata["resourceVersion"] = str(version)
-        data = encode(tree if next(iter(tree)) == "metadata" else {"metadata": metadata, **tree})
+        if kept:
+            data = encode({"metadata": metadata, **kept, **tree})
+        else:
+            data = encode(tree if next(iter(tree)) == "metadata" else {"metadata": metadata, **tree})
+        if fields is None:
+            fields = self.fields_of(tree, kept, old.fields) if old is not None and kept else self.fields_of(tree)
         if old is None:
             number, namespace, name = store.number(), store.intern(metadata.get("namespace", "")), metadata["name"]
         else:
             number, namespace, name = old.id, old.namespace, old.name
         uid = old.uid if old is not None else metadata.get("uid", "")
-        row = Row(number, namespace, name, uid, version, data, self.labels_of(metadata), self.fields_of(tree), held)
+        row = Row(number, namespace, name, uid, version, data, self.labels_of(metadata), fields, held)
         if old is not None:
             row.key = old.key  # the history keeps both rows
             if row.fields == old.fields:
@@ -276,8 +309,8 @@ class Collection:
             owners, stamps = held
             written = data if owners is None else b"%b\n%b" % (data, owners.render(stamps))
             store.journal.append(Record(number, self.name, row.key, version, written), write)
-        if self.account is not None:
-            self.account(self, type, tree, old, row)
+        if self.account is not None and counts:
+            self.account(self, type, decode(data) if kept else tree, old, row)
         return write
 
     # --- what the store calls -------------------------------------------------------------------------------------------

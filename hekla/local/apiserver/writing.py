@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from hekla.kube.http.server import Response
+from hekla.local.apiserver import parts
 from hekla.local.apiserver.admission import Admission, Attributes
 from hekla.local.apiserver.call import Call, read_body
 from hekla.local.apiserver.forms import negotiate, plain
@@ -24,6 +25,7 @@ from hekla.local.apiserver.objects import names, ownership
 from hekla.local.apiserver.objects.ownership import Owner, Shares
 from hekla.local.apiserver.owners import NOBODY, Ownership
 from hekla.local.apiserver.registry import Registry, Resource
+from hekla.local.apiserver.restrictions import differs_outside, new_finalizers
 from hekla.local.apiserver.scopes import scope_of
 from hekla.local.apiserver.status import Refusal, already_exists, bad_request, conflict, internal, invalid, method_not_allowed, not_found
 from hekla.local.apiserver.store import Row, Store, Write, WriteLost, decode, encode
@@ -186,6 +188,11 @@ class Writer:
             error = FieldError("metadata.resourceVersion", "FieldValueInvalid", "Invalid value: 0: must be specified for an update")
             # The one message of its form that names the resource, not the kind.
             raise invalid(replace(route.kind, kind=route.kind.plural), route.name, [error])
+        if route.subresource == "status":
+            given = {name: tree[name] for name in ("metadata", "status") if name in tree}
+            row = await parts.modify(self, call, lambda old: tree_copy(given), parts.STATUS)
+            if row is not None:
+                return self.answer(call, 200, row, {})
         return await self.modify(call, lambda old: tree_copy(tree), retry=not metadata.get("resourceVersion"))
 
     async def modify(self, call: Call, change: Change, *, retry: bool) -> Response:
@@ -265,12 +272,12 @@ class Writer:
     ) -> tuple[Json, Ownership]:
         kind, strategy = resource.kind, resource.kind.strategy
         given = (new.get("metadata") or {}).get("managedFields")
-        self._keep_identity(kind, row, old, new, call.request.method)
+        self.keep_identity(kind, row, old, new, call.request.method)
         strategy.default(new)
         if claimed is not None:
             held = self.store.book.compact(claimed)
         elif admit or subresource == "server":
-            held = self._owned(call, resource, row, old, new, given, subresource)
+            held = self.owned(call, resource, row, old, new, given, subresource)
         else:
             held = row.held
         operation = Attributes(call, resource, "UPDATE", row.namespace, row.name, new, old, subresource)
@@ -278,7 +285,7 @@ class Writer:
             new = self.admission.mutate(operation)
             if self.admission.mutating_webhooks(operation):
                 new = await self.admission.call_mutating(operation)
-                self._keep_identity(kind, row, old, new, "")
+                self.keep_identity(kind, row, old, new, "")
         errors: Sequence[FieldError] = ()
         if subresource == "server":
             pass  # the server's own hand, which may change every part
@@ -304,7 +311,7 @@ class Writer:
         self.admission.last_look(operation)
         return new, held
 
-    def _owned(
+    def owned(
         self, call: Call, resource: Resource, row: Row, old: Json, new: Json, given: Any, subresource: str
     ) -> Ownership:
         """Who owns what after a change that is no apply; `given` are the managedFields that the client sent."""
@@ -322,7 +329,7 @@ class Writer:
         timed = endpoint != "scale"
         return book.updated(scope, old, new, held, Owner(call.manager, ownership.UPDATE, endpoint, scope.version), timed=timed)
 
-    def _keep_identity(self, kind: Kind, row: Row, old: Json, new: Json, method: str) -> None:
+    def keep_identity(self, kind: Kind, row: Row, old: Json, new: Json, method: str) -> None:
         """Restores what the server owns, and checks what the client believes it changes."""
         metadata, before = new.setdefault("metadata", {}), old["metadata"]
         if not isinstance(metadata, dict):
@@ -386,20 +393,3 @@ def tree_copy(tree: Any) -> Any:
     if isinstance(tree, list):
         return [tree_copy(value) for value in tree]
     return tree
-
-
-def differs_outside(new: Json, old: Json) -> bool:
-    """Whether anything but metadata and status changed."""
-    return any(key not in ("metadata", "status") and new.get(key) != old.get(key) for key in new.keys() | old.keys())
-
-
-def new_finalizers(metadata: Json, before: Json) -> list[FieldError]:
-    """While an object is being deleted, finalizers may only go."""
-    if "deletionTimestamp" not in before:
-        return []
-    added = [name for name in metadata.get("finalizers") or [] if name not in (before.get("finalizers") or [])]
-    if not added:
-        return []
-    shown = ", ".join(f'"{name}"' for name in added)
-    text = f"Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
-    return [FieldError("metadata.finalizers", "FieldValueForbidden", text)]

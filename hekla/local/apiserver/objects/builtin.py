@@ -266,6 +266,7 @@ def _strategy(group: str, row: _Row) -> Strategy:
         prepare_decision=strategies.certificate_decision if row.kind == "CertificateSigningRequest" else None,
         generation="g" in row.flags,
         unconditional_update="v" not in row.flags,
+        parts=strategies.parts(key),
         create_on_update="u" in row.flags,
         returns_object_on_delete="d" in row.flags,
         default_propagation="Orphan" if "o" in row.flags else "Background",

@@ -6,12 +6,12 @@ schemas take milliseconds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
 
-from hekla.local.apiserver.kind import ALL_VERBS, Column, Decoded, FieldError, Json, Kind, Strategy, Subresource, nothing
+from hekla.local.apiserver.kind import ALL_VERBS, Column, Decoded, FieldError, Json, Kind, Parts, Strategy, Subresource, nothing
 from hekla.local.apiserver.objects import documents, protobuf, rules, schema, schema_errors, schema_rules, shapes, typecheck
 from hekla.local.apiserver.objects.columns import AGE, NAME, custom_column
 from hekla.local.apiserver.objects.decode import JSON_TYPES, YAML_TYPES, unsupported_media_type, without_nulls
@@ -66,6 +66,7 @@ def _kind(spec: Json, version: Json) -> Kind:
             validate_status=behaviour.validate_update,
             generation=True,
             unconditional_update=False,
+            parts=Parts(behaviour.may_stay, behaviour.default, behaviour.parts_fit),
         ),
         decode=behaviour.decode,
         custom=True,
@@ -130,7 +131,9 @@ class _Rules:
         self._prune: schema.Pruner | None = None
         self._default: schema.Defaulter | None = None
         self._check: schema.Checker | None = None
-        self._check_change: Callable[[Json, Json], bool] | None = None
+        self._check_change: schema.ChangeChecker | None = None
+        self._whole: frozenset[str] | None = None
+        """Fields at the top that no write goes without; None: all of them."""
         self._has_rules = False
         self._ask: schema_rules.Asker | None = None
 
@@ -142,6 +145,8 @@ class _Rules:
         self._has_rules = schema.has_rules(self._schema)
         identity = {"apiVersion": self._api_version, "kind": self._kind}
         self._ask = schema_rules.asker(self._schema, identity) if self._has_rules else None
+        if self._check is None or self._check_change is not None:
+            self._whole = schema.never_apart(self._schema)
         self._compiled = True
 
     # --- strategy -------------------------------------------------------------------------------------------------------
@@ -180,8 +185,24 @@ class _Rules:
         if self._check is None:
             return True
         if self._check_change is not None and old is not rules.NOTHING:
-            return self._check_change(tree, old)
+            return self._check_change(tree, old, ())
         return self._check(tree)
+
+    def may_stay(self, subresource: str, kept: Collection[str]) -> bool:
+        if not self._compiled:
+            self._compile()
+        return self._whole is not None and self._whole.isdisjoint(kept)
+
+    def parts_fit(self, new: Json, old: Json, kept: Collection[str], subresource: str) -> bool:
+        if check_metadata(new, bare_finalizers=True):
+            return False
+        if self._check_change is not None and not self._check_change(new, old, kept):
+            return False
+        if self._ask is None:
+            return True
+        found: list[FieldError] = []
+        schema_rules.ask(self._ask, new, old, found)
+        return not found
 
     # --- decoding -------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ is wrong with it is `explain`'s business (schema_errors.py).  Reference: local-c
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
@@ -184,9 +184,13 @@ def checker(schema: Json, *, root: bool = False) -> Checker | None:
     return check
 
 
-def change_checker(schema: Json) -> Callable[[Json, Json], bool] | None:
-    """Whether what an update changes fits the schema, by (new, old): parts of the object that are as they were are not looked at,
-    as `explain` forgives them too.  None where the schema says more of the whole than what its parts are and which must be there.
+ChangeChecker = Callable[[Json, Json, Collection[str]], bool]
+
+
+def change_checker(schema: Json) -> ChangeChecker | None:
+    """Whether what an update changes fits the schema, by (new, old, kept): parts of the object that are as they were are not looked
+    at, as `explain` forgives them too; `kept` names parts that are neither in new nor in old because they stay.  None where the
+    schema says more of the whole than what its parts are and which must be there.
     """
     if schema.get("type") != "object" or any(schema.get(word) for word in WHOLE) or _juncture_checks(schema):
         return None
@@ -197,9 +201,9 @@ def change_checker(schema: Json) -> Callable[[Json, Json], bool] | None:
         if name not in IMPLICIT and (test := checker(inner)) is not None
     }
 
-    def check(new: Json, old: Json) -> bool:
+    def check(new: Json, old: Json, kept: Collection[str]) -> bool:
         for name in required:
-            if name not in new:
+            if name not in new and name not in kept:
                 return False
         for name, test in parts.items():
             if name not in new:
@@ -430,3 +434,10 @@ def has_rules(schema: Any) -> bool:
     if isinstance(schema, list):
         return any(has_rules(item) for item in schema)
     return False
+
+
+def never_apart(schema: Json) -> frozenset[str] | None:
+    """Fields at the top that every write has to see: rules stand in them, or defaults for them.  None where a rule sees the whole."""
+    if "x-kubernetes-validations" in schema:
+        return None
+    return frozenset(name for name, below in (schema.get("properties") or {}).items() if "default" in below or has_rules(below))

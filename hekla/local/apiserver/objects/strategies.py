@@ -7,10 +7,10 @@ status endpoint leaves everything else alone.  What differs stands in the tables
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
-from hekla.local.apiserver.kind import FieldError, nothing
+from hekla.local.apiserver.kind import FieldError, Parts, nothing
 from hekla.local.apiserver.objects.defaults import DEFAULTS
 from hekla.local.apiserver.objects.defaults.pod import first_status
 from hekla.local.apiserver.objects.validation import core, definitions, others, pod, policies, registered, workloads
@@ -245,6 +245,41 @@ def certificate_decision(new: Json, old: Json, subresource: str) -> None:
 
 def prepare_update(key: tuple[str, str], has_status: bool) -> Callable[[Json, Json], None]:
     return _PREPARE_UPDATE.get(key, keep_status if has_status else nothing)
+
+
+# --- writes of a part ----------------------------------------------------------------------------------------------------
+
+
+ENDED = ("Succeeded", "Failed")
+_WITHOUT_SPEC: dict[tuple[str, str], tuple[str, ...]] = {
+    ("", "Pod"): ("", "status"),
+    **dict.fromkeys(
+        (("apps", "Deployment"), ("apps", "ReplicaSet"), ("apps", "StatefulSet"), ("apps", "DaemonSet"), ("batch", "Job")), ("status",)
+    ),
+}
+"""Kind -> endpoints whose writes may leave the spec alone: defaults fill in nothing outside of it, and rules there need it not."""
+
+
+def parts(key: tuple[str, str]) -> Parts | None:
+    """Of kinds that are written often."""
+    endpoints = _WITHOUT_SPEC.get(key)
+    if endpoints is None:
+        return None
+    update, status = validate_update(key), validate_status(key)
+
+    def may_stay(subresource: str, kept: Collection[str]) -> bool:
+        return subresource in endpoints and all(name == "spec" or (name == "status" and not subresource) for name in kept)
+
+    def fits(new: Json, old: Json, kept: Collection[str], subresource: str) -> bool:
+        return not (status if subresource else update)(new, old)
+
+    return Parts(may_stay, nothing, fits, _ends if key == ("", "Pod") else lambda new, old: False)
+
+
+def _ends(new: Json, old: Json) -> bool:
+    """Whether a pod ends (or begins) with this; one that has ended asks for nothing more."""
+    phases = [(tree.get("status") or {}).get("phase") in ENDED for tree in (new, old)]
+    return phases[0] != phases[1]
 
 
 def default(key: tuple[str, str]) -> Callable[[Json], None]:

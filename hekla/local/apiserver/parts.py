@@ -1,0 +1,87 @@
+"""The short way of writes that touch few fields at the top of an object: a status, the labels, and not the rest.
+
+Most writes of a cluster are such, and most of an object's bytes are its spec.  What a write does not touch stays the bytes that it
+is: neither decoded nor checked again nor encoded.  The short way either succeeds, and then the outcome is that of the long way, or
+nothing has happened and the long way is gone, which also finds the words for what is wrong.  A kind says by its strategy's
+`parts` whether it can do without the rest.  Decision 0180.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from hekla.local.apiserver.admission import Attributes
+from hekla.local.apiserver.call import Call
+from hekla.local.apiserver.kind import Json, Kind, Parts
+from hekla.local.apiserver.objects import ownership
+from hekla.local.apiserver.owners import Owners
+from hekla.local.apiserver.restrictions import differs_outside, new_finalizers
+from hekla.local.apiserver.status import Refusal
+from hekla.local.apiserver.store import Row, decode, split
+
+if TYPE_CHECKING:
+    from hekla.local.apiserver.writing import Writer
+
+METADATA = frozenset({"metadata"})
+STATUS = METADATA | {"status"}
+
+
+async def modify(writer: Writer, call: Call, change: Callable[[Json], Json], touched: frozenset[str] | None) -> Row | None:
+    """The new row; None where the long way must be gone.  What is not named in `touched` the change neither sees nor changes."""
+    parts = call.route.kind.strategy.parts
+    if parts is None or touched is None or call.dry_run:
+        return None
+    touched |= STATUS if call.route.subresource == "status" else METADATA
+    collection, key = call.resource.collection, call.route.key
+    row = collection.newest(key)
+    if row is None:
+        return None
+    try:
+        done = _changed(writer, call, parts, row, change, touched)
+    except Refusal:
+        return None
+    if not done:
+        return None
+    # From the look at the newest state to here nothing has waited, so what lies accepted is this write, or what it found.
+    pending = collection.overlay.get(key)
+    return row if pending is None else await writer.stored(pending)
+
+
+def _changed(
+    writer: Writer, call: Call, parts: Parts, row: Row, change: Callable[[Json], Json], touched: frozenset[str]
+) -> bool:
+    """Accepts the new state, where there is one; False where the long way must be gone."""
+    resource, subresource = call.resource, call.route.subresource
+    kind, strategy = resource.kind, resource.kind.strategy
+    pieces = split(row.data)
+    kept = {name: piece for name, piece in pieces.items() if name not in touched}
+    if not parts.may_stay(subresource, kept) or (row.owners is not None and not known(row.owners, kind)):
+        return False
+    new = change({name: decode(piece) for name, piece in pieces.items() if name in touched})
+    old = {name: decode(piece) for name, piece in pieces.items() if name in touched}
+    if "deletionTimestamp" in old["metadata"] or ("managedFields" in new["metadata"] and not subresource):
+        return False
+    writer.keep_identity(kind, row, old, new, call.request.method)
+    parts.default(new)
+    held = writer.owned(call, resource, row, old, new, None, subresource)
+    operation = Attributes(call, resource, "UPDATE", row.namespace, row.name, new, old, subresource)
+    admission = writer.admission
+    if admission.concerned(operation) or admission.mutating_webhooks(operation) or admission.validating_webhooks(operation):
+        return False
+    if subresource == "status":
+        strategy.prepare_status(new, old)
+    else:
+        strategy.prepare_update(new, old)
+    if not parts.fits(new, old, kept, subresource) or new_finalizers(new["metadata"], old["metadata"]):
+        return False
+    if strategy.generation and subresource != "status" and differs_outside(new, old):
+        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+    if new != old or held != row.held:
+        resource.collection.update(new, row, held, kept=kept, counts=parts.counts(new, old))
+    return True
+
+
+def known(owners: Owners, kind: Kind) -> bool:
+    """Whether all that is booked was booked in the version in which the object is written now."""
+    return len(owners.heads) <= ownership.MOST_UPDATERS and all(head.version == kind.api_version for head in owners.heads)

@@ -1,0 +1,22 @@
+"""What every update is held to, whatever its kind and whichever way it takes."""
+
+from __future__ import annotations
+
+from hekla.local.apiserver.kind import FieldError, Json
+
+
+def differs_outside(new: Json, old: Json) -> bool:
+    """Whether anything but metadata and status changed."""
+    return any(key not in ("metadata", "status") and new.get(key) != old.get(key) for key in new.keys() | old.keys())
+
+
+def new_finalizers(metadata: Json, before: Json) -> list[FieldError]:
+    """While an object is being deleted, finalizers may only go."""
+    if "deletionTimestamp" not in before:
+        return []
+    added = [name for name in metadata.get("finalizers") or [] if name not in (before.get("finalizers") or [])]
+    if not added:
+        return []
+    shown = ", ".join(f'"{name}"' for name in added)
+    text = f"Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
+    return [FieldError("metadata.finalizers", "FieldValueForbidden", text)]
