@@ -17,7 +17,7 @@ from hekla.engine.tasks import Group, Job, Status, Task
 from hekla.engine.victims import in_order
 from hekla.engine.world import World, policy
 from tests.engine.test_allocate import device_world
-from tests.engine.trees import SUB_GROUPS, hard, hyper, named, tree_a
+from tests.engine.trees import SUB_GROUPS, hard, named, tree_a
 
 
 def core(number: int) -> pytest.MarkDecorator:

@@ -292,7 +292,7 @@ def test_a_node_that_is_free_now_is_better_than_one_that_will_be() -> None:
     here.nodes("n1", "n2", cpu=1)
     here.job("low", priority="low", cpu=1, on=["n1"])
     here.job("claimer", priority="high", cpu=1)
-    session, made = plan(here, ["low-task-0"])
+    session, _ = plan(here, ["low-task-0"])
     assert session.state.nodes.names[here.state.tasks["default/claimer-task-0"].row] == "n2"
 
 
@@ -302,7 +302,7 @@ def test_where_only_nodes_that_will_be_free_fit_one_of_them() -> None:
     here.nodes("n1", "n2", cpu=1)
     here.job("low", pods=2, priority="low", cpu=1, on=["n1", "n2"])
     here.job("claimer", priority="high", cpu=1)
-    session, made = plan(here, ["low-task-0", "low-task-1"])
+    session, _ = plan(here, ["low-task-0", "low-task-1"])
     assert session.state.nodes.names[here.state.tasks["default/claimer-task-0"].row] in {"n1", "n2"}
 
 
