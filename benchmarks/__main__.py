@@ -13,23 +13,23 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
-from benchmarks import reference
+from benchmarks import curve, reference
 from benchmarks.figure import Aim, Figure
 
 MODULES = (
     "benchmarks.engine", "benchmarks.depth", "benchmarks.apiserver", "benchmarks.full", "benchmarks.cli", "benchmarks.cluster",
-    "benchmarks.agent", "benchmarks.end_to_end", "benchmarks.reference",
+    "benchmarks.agent", "benchmarks.end_to_end", "benchmarks.reference", "benchmarks.curve",
 )
 
 ROOT = Path(__file__).parents[1]
 
 
 def aims() -> list[Aim]:
-    """The table of figures: the shared one, or the copy beside this file where that is absent; and the ratios of our own."""
+    """The table of figures: the shared one, or the copy beside this file where that is absent; and our own."""
     shared = ROOT.parent / "shared" / "figures.tsv"
     path = shared if shared.exists() else Path(__file__).with_name("figures.tsv")
     rows = [line.split("\t") for line in path.read_text().splitlines() if line and not line.startswith("#")]
-    return [Aim(row[0], row[1], row[2], int(row[3]), row[4] if len(row) > 4 else "") for row in rows] + reference.AIMS
+    return [Aim(row[0], row[1], row[2], int(row[3]), row[4] if len(row) > 4 else "") for row in rows] + reference.AIMS + curve.AIMS
 
 
 def chosen(table: list[Aim], prefixes: list[str], step: int | None) -> dict[str, Aim]:
