@@ -5,6 +5,7 @@ Reference: plugins-placement 1.6 (NodeAffinity, TaintToleration).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from hekla.engine.nodes import ABSENT, NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDU
 from hekla.engine.resources import Floats
 
 Tree = Mapping[str, Any]
+_WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 UNSCHEDULABLE_TAINT = Taint("node.kubernetes.io/unschedulable", "", NO_SCHEDULE)
 
 
@@ -40,10 +42,9 @@ class Requirement:
         return present and self._compare(labels[self.key])
 
     def _compare(self, value: str) -> bool:
-        try:
-            left, right = int(value), int(self.values[0])
-        except (ValueError, IndexError):
+        if not self.values or not _WHOLE.fullmatch(value) or not _WHOLE.fullmatch(self.values[0]):
             return False
+        left, right = int(value), int(self.values[0])
         return left > right if self.operator == "Gt" else left < right
 
     def mask(self, nodes: NodeTable) -> Bools:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from hekla.engine.actions import ACTIONS
-from hekla.engine.plugin import Plugin
+from hekla.engine.plugin import Arguments, Plugin
 from hekla.engine.plugins import PLUGINS
 
 Path = tuple[str | int, ...]
@@ -191,6 +191,7 @@ class _Reader:
                     given[key] = msgspec.convert(_boolean(value, known[key].type), known[key].type)
                 except msgspec.ValidationError as error:
                     self._problem((*path, key), f"{key} = {value!r}: {_plain(error)}")
+                    given.update({} if self.strict else _what_can_be_read(key, value, known[key].type))
             elif kind.accepts(key):
                 rest[key] = value
             else:
@@ -206,6 +207,21 @@ class _Reader:
             return made.extended(rest)
         except ValueError as error:
             self._problem(path, f"{plugin.name}: {error}")
+            return made if self.strict else self._lenient(made, rest)
+
+    @staticmethod
+    def _lenient(made: Arguments, rest: Mapping[str, Any]) -> Arguments:
+        """With those of the further keys that can be read."""
+        good = {}
+        for key, value in rest.items():
+            try:
+                made.extended({key: value})
+            except ValueError:
+                continue
+            good[key] = value
+        try:
+            return made.extended(good)
+        except ValueError:
             return made
 
     def _configuration(self, path: Path, tree: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -235,6 +251,21 @@ def _list(value: Any, reader: _Reader, path: Path) -> list[Mapping[str, Any]]:
         reader._problem(path, f"{path[-1]}: a list of mappings")
         return []
     return value
+
+
+def _what_can_be_read(key: str, value: Any, kind: Any) -> dict[str, Any]:
+    """Of a section, the fields that are as they should be."""
+    if not isinstance(value, Mapping) or not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
+        return {}
+    good = {}
+    types = {one.encode_name: one.type for one in msgspec.structs.fields(kind)}
+    for name, stated in value.items():
+        if name in types:
+            try:
+                good[name] = msgspec.convert(_boolean(stated, types[name]), types[name])
+            except msgspec.ValidationError:
+                continue
+    return {key: good}
 
 
 def _boolean(value: Any, kind: Any) -> Any:

@@ -151,7 +151,9 @@ def test_a_class_that_is_missing_is_named_and_waited_for():
     claim(here, "mine", request("req", cls="nope"))
     pod(here, "one", "mine")
     assert not here.run().binds
-    assert refusal(here, "one") == "0/1 nodes are unavailable: 1 request req: device class nope does not exist."
+    assert refusal(here, "one") == (
+        "0/1 nodes are unavailable: 1 plugin DynamicResources pre-predicates failed request req: device class nope does not exist."
+    )
     device_class(here, "nope")
     assert here.run().binds
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hekla.engine.session import Session
 
 _FAMILY = "hypernode.binpack.resources."
+MOST_DOMAINS = 8
 
 
 class NetworkTopologyArguments(Arguments, frozen=True):
@@ -28,7 +29,7 @@ class NetworkTopologyArguments(Arguments, frozen=True):
     resources: str = msgspec.field(default="", name="hypernode.binpack.resources")
     normal_pods: bool = msgspec.field(default=True, name="hypernode.binpack.normal-pod.enable")
     fading: float = msgspec.field(default=0.8, name="hypernode.binpack.normal-pod.fading")
-    most_domains: int = msgspec.field(default=8, name="hypernode.gradient.evict.max-hypernodes")
+    most_domains: int = msgspec.field(default=MOST_DOMAINS, name="hypernode.gradient.evict.max-hypernodes")
     made: ClassVar[frozenset[str]] = frozenset({"others"})
     others: dict[str, int] = {}
 
@@ -127,9 +128,7 @@ class NetworkTopologyAware(Plugin):
         return found
 
     def _widest(self, gradient: list[list[str]]) -> list[list[str]]:
-        most = self.arguments.most_domains
-        if most <= 0:
-            return gradient
+        most = self.arguments.most_domains if self.arguments.most_domains > 0 else MOST_DOMAINS
         result: list[list[str]] = []
         for names in reversed(gradient):
             kept = names[-most:]

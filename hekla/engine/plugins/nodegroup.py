@@ -219,7 +219,7 @@ def _read(queue: Queue | None, affinity: Affinity | None) -> Rules:
         return Rules(affinity, {}, False)
     try:
         limits = {}
-        for group, listed in json.loads(text).items():
+        for group, listed in (json.loads(text) or {}).items():
             made = amounts(listed)
             limits[str(group)] = {name: made[name] for name in made if name in listed}
     except (ValueError, AttributeError, TypeError):

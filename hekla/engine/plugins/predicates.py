@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from hekla.engine import matching, volumes
 from hekla.engine.claims.book import CANNOT, ELSEWHERE
 from hekla.engine.claims.search import STEPS_A_SECOND
+from hekla.engine.matching import NodeTerm
 from hekla.engine.nodes import ABSENT, Bools, NodeTable, NodeView
 from hekla.engine.plugin import Arguments, Code, Depends, Filter, Normalise, Plugin, Score
 from hekla.engine.podclass import PodTerm, Spread, domain_sums
@@ -60,8 +61,16 @@ class Predicates(Plugin):
         self.claims.tidy()
 
     def prefilter(self, task: Task) -> str:
-        trouble = self.volumes.trouble(task) if task.pods.volumes and self.arguments.volume_binding else ""
-        return trouble or (self.claims.trouble(task) if task.pods.claims else "")
+        pods = task.pods
+        if not pods.volumes and not pods.claims and not pods.node_terms:
+            return ""
+        if self.arguments.node_affinity and pods.node_terms and _names_nobody(pods.node_terms):
+            return "plugin NodeAffinity pre-predicates failed pod affinity terms conflict"
+        trouble = self.volumes.trouble(task) if pods.volumes and self.arguments.volume_binding else ""
+        if trouble:
+            return f"plugin VolumeBinding pre-predicates failed {trouble}"
+        trouble = self.claims.trouble(task) if pods.claims else ""
+        return f"plugin DynamicResources pre-predicates failed {trouble}" if trouble else ""
 
     def filters(self) -> Iterable[Filter]:
         on: PredicatesArguments = self.arguments
@@ -244,6 +253,15 @@ class Predicates(Plugin):
             skew = sums[mine] + float(spread.self_match) - fewest
             result &= (skew <= spread.max_skew) | (mine == ABSENT)
         return result
+
+
+def _names_nobody(terms: tuple[NodeTerm, ...]) -> bool:
+    """Whether every alternative names nodes, and those of none of them can all be one node."""
+    for term in terms:
+        named = [set(field.values) for field in term.fields if field.key == "metadata.name" and field.operator == "In"]
+        if not named or set.intersection(*named):
+            return False
+    return True
 
 
 def _domains(

@@ -5,7 +5,6 @@ Reference: plugins-placement 4.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -102,10 +101,10 @@ class ResourceStrategyFit(Plugin):
             found = {name: self._strategy(name) for name in pods.requested}
             return {name: one for name, one in found.items() if one is not None}
         try:
-            weights = json.loads(pods.annotations.get(WEIGHT_ANNOTATION, ""))
-            return {name: Strategy(kind, int(weights[name])) for name in pods.requested if name in weights}
-        except (ValueError, TypeError):
+            weights = msgspec.json.decode(pods.annotations.get(WEIGHT_ANNOTATION, ""), type=dict[str, int])
+        except msgspec.DecodeError:
             return None
+        return {name: Strategy(kind, weights[name]) for name in pods.requested if name in weights}
 
     def _fit(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | None:
         strategies = self._strategies(pods)

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from hekla.api import quantity
+from hekla.engine.durations import seconds
 from hekla.engine.nodes import Bools, NodeView
 from hekla.engine.plugin import MAX_SCORE, Arguments, Code, Depends, Filter, Plugin, Score
 from hekla.engine.resources import CPU, MEMORY, Amounts, Floats
@@ -55,10 +56,14 @@ class Usage(Plugin):
     def __init__(self, arguments: UsageArguments, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
         self.weight = arguments.weight if arguments.weight >= 0 else 5
-        self.weights = (max(arguments.cpu, 0), max(arguments.memory, 0))
+        self.weights = (arguments.cpu if arguments.cpu >= 0 else 1, arguments.memory if arguments.memory >= 0 else 1)
+        stated: Thresholds = arguments.thresholds
+        self.limits = tuple(limit if 0 <= limit <= 100 else 80 for limit in (stated.cpu, stated.mem))
+        self.estimator = sound(arguments.estimator)
 
     def open(self, session: Session) -> None:
         self.session = session
+        self.window = interval(session.policy.metrics)
         nodes = session.state.nodes
         size = len(nodes)
         self.load: Floats = np.zeros((2, size))
@@ -85,7 +90,7 @@ class Usage(Plugin):
     def _unseen(self, task: Task) -> bool:
         if task.status in (Status.ALLOCATED, Status.BINDING, Status.BOUND):
             return True
-        young = not task.start or self.session.now - task.start < SAMPLING
+        young = not task.start or self.session.now - task.start < self.window
         return task.status is Status.RUNNING and young
 
     def _composite(self, rows: Any) -> Floats:
@@ -97,7 +102,7 @@ class Usage(Plugin):
         return result
 
     def _estimate(self, task: Task, row: int) -> None:
-        estimator: Estimator = self.arguments.estimator
+        estimator = self.estimator
         whole = sum(self.weights)
         composite = self._composite(row)
         risk = float(composite[0] * self.weights[0] + composite[1] * self.weights[1]) / whole if whole else 0.0
@@ -115,7 +120,7 @@ class Usage(Plugin):
 
     def _below(self, which: int) -> Any:
         def mask(pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
-            limit = (self.arguments.thresholds.cpu, self.arguments.thresholds.mem)[which]
+            limit = self.limits[which]
             result: Bools = ~(nodes.take(self.fresh) & (nodes.take(self.load[which]) > limit))
             return result
 
@@ -136,14 +141,45 @@ class Usage(Plugin):
 
     def allocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
         if count == 1 and task.row >= 0:
+            self._forget(task)
             self._estimate(task, task.row)
 
     def deallocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
+        self._forget(task)
+
+    def _forget(self, task: Task) -> None:
         known = self.estimates.pop(task.key, None)
         if known is not None:
             row, cpu, memory = known
             self.shadow[0, row] = max(self.shadow[0, row] - cpu, 0.0)
             self.shadow[1, row] = max(self.shadow[1, row] - memory, 0.0)
+
+
+def interval(metrics: Mapping[str, str]) -> float:
+    """Seconds between two measurements, from the section `metrics` of the policy."""
+    try:
+        stated = seconds(metrics.get("interval", ""))
+    except ValueError:
+        return SAMPLING
+    return stated if stated > 0 else SAMPLING
+
+
+def sound(stated: Estimator) -> Estimator:
+    """Each number that is out of its range has its default."""
+    usual, changed = Estimator(), {}
+    for name in ("request_ratio", "burst_ratio", "risk_threshold"):
+        if not 0 <= getattr(stated, name) <= 1:
+            changed[name] = getattr(usual, name)
+    if not stated.risk_factor >= 1:
+        changed["risk_factor"] = usual.risk_factor
+    for name, unit in (("be_cpu", 1), ("be_mem", 1024 * 1024)):
+        try:
+            bad = _best_effort(getattr(stated, name), unit) < 0
+        except ValueError:
+            bad = True
+        if bad:
+            changed[name] = getattr(usual, name)
+    return msgspec.structs.replace(stated, **changed)
 
 
 def estimate(
