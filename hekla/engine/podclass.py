@@ -486,11 +486,31 @@ def _container_amounts(container: Tree) -> ContainerAmounts:
 def _limits(spec: Tree) -> Amounts:
     total: Amounts = {CPU: 0.0, MEMORY: 0.0}
     for container in spec.get("containers") or ():
-        add(total, amounts((container.get("resources") or {}).get("limits")))
+        add(total, _limits_of(container))
+    beside: Amounts = {CPU: 0.0, MEMORY: 0.0}
+    peak: Amounts = {CPU: 0.0, MEMORY: 0.0}
+    for container in spec.get("initContainers") or ():
+        own = _limits_of(container)
+        if container.get("restartPolicy") == "Always":
+            add(total, own)
+            add(beside, own)
+            peak = maximum(peak, beside)
+        else:
+            add(own, beside)
+            peak = maximum(peak, own)
+    total = maximum(total, peak)
+    whole_pod = (spec.get("resources") or {}).get("limits") or {}
+    stated = amounts(whole_pod)
+    total.update({name: stated[name] for name in whole_pod if name in (CPU, MEMORY) or name.startswith("hugepages-")})
+    add(total, {name: value for name, value in amounts(spec.get("overhead")).items() if total.get(name)})
     return total
 
 
 def _at_least_default(container: Tree, asked: Amounts) -> Amounts:
+def _limits_of(container: Tree) -> Amounts:
+    return amounts((container.get("resources") or {}).get("limits"))
+
+
     stated = (container.get("resources") or {}).get("requests") or {}
     return {
         CPU: asked[CPU] if CPU in stated else DEFAULT_MILLICPU,

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from hekla.api import quantity
 from hekla.engine import matching, resources
 from hekla.engine.durations import instant, seconds
 from hekla.engine.resources import Amounts
@@ -116,6 +117,47 @@ def condition_of(status: Tree) -> tuple[str, str, str] | None:
         if one.get("type") == "PodScheduled" and one.get("status") == "False":
             return one.get("reason", ""), one.get("message", ""), status.get("nominatedNodeName", "")
     return None
+
+
+def resized(spec: Tree, status: Tree) -> Tree:
+    """The spec with what its containers hold while they are being resized: the larger of wish and reality.
+
+    A resize that the node can never grant holds what is there.  Reference: scheduler-core 2.6.1.
+    """
+    changed: dict[str, list[Any]] = {}
+    for field, listed in (("containers", "containerStatuses"), ("initContainers", "initContainerStatuses")):
+        said = {one.get("name", ""): one for one in status.get(listed) or () if one.get("resources")}
+        if not said:
+            continue
+        containers = list(spec.get(field) or ())
+        for at, container in enumerate(containers):
+            told = said.get(container.get("name", ""))
+            if told is None or (field == "initContainers" and container.get("restartPolicy") != "Always"):
+                continue
+            wish = (container.get("resources") or {}).get("requests") or {}
+            held, granted = told["resources"].get("requests") or {}, told.get("allocatedResources") or {}
+            if wish == held and (not granted or granted == held):
+                continue
+            requests = _largest(held, granted, *(() if _infeasible(status) else (wish,)))
+            containers[at] = {**container, "resources": {**(container.get("resources") or {}), "requests": requests}}
+            changed[field] = containers
+    return {**spec, **changed} if changed else spec
+
+
+def _infeasible(status: Tree) -> bool:
+    return status.get("resize") == "Infeasible" or any(
+        one.get("type") == "PodResizePending" and one.get("status") == "True" and one.get("reason") == "Infeasible"
+        for one in status.get("conditions") or ()
+    )
+
+
+def _largest(*lists: Tree) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for one in lists:
+        for name, value in one.items():
+            if name not in result or quantity.milli(value) > quantity.milli(result[name]):
+                result[name] = value
+    return result
 
 
 def claim_keys(namespace: str, spec: Tree, status: Tree) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ from hekla.engine.reading import (
     pod_index,
     policy_of,
     priority_of,
+    resized,
     revocable_zone,
     says_something,
     scheduled_at,
@@ -168,7 +169,7 @@ class State:
         meta, spec, status = tree.get("metadata") or {}, tree.get("spec") or {}, tree.get("status") or {}
         namespace, name = meta.get("namespace", ""), meta.get("name", "")
         labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
-        pods = self.classes.intern(namespace, labels, annotations, spec)
+        pods = self.classes.intern(namespace, labels, annotations, resized(spec, status))
         if self.terms.new:
             self._count_new_terms()
         task = Task(key_of(tree), namespace, name, meta.get("uid", ""), pods, self.terms.label_set(namespace, labels))
