@@ -30,15 +30,19 @@ from hekla.kube.events import Recorder
 from hekla.kube.flags import SECONDS, TEXT, WHOLE, YES_NO, Flag, Options, Type
 
 from .caches import Caches
+from .colocation import ColocationController
 from .command import CommandController
 from .cronjob.controller import CronJobController
 from .garbage import GarbageCollector
-from .hypernode.controller import NODE, DiscoveryController, HyperNodeController
+from .hypernode.controller import NODE, HyperNodeController
+from .hypernode.discovery import DiscoveryController
 from .job.controller import JobController
 from .jobflow.controller import JobFlowController
 from .jobtemplate import JobTemplateController
 from .podgroup import IdleWorkloads, PodGroupController
 from .queue import QueueController
+from .sharding.config import DEFAULT_FLAGS, of_flags
+from .sharding.controller import ShardingController
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +82,15 @@ def controllers_problem(wanted: Sequence[str]) -> str | None:
     return None
 
 
+def scheduler_configs_problem(texts: Sequence[str]) -> str | None:
+    """Why --scheduler-configs are refused."""
+    try:
+        of_flags(texts, 1.0, True)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
 FLAGS = (
     *connection_flags(0, 0),
     *health_flags(),
@@ -95,7 +108,14 @@ FLAGS = (
     Flag("worker-threads-for-gc", WHOLE, 1, "expired jobs worked on at one time, in eights"),
     Flag("max-requeue-num", WHOLE, 15, "failures in a row after which a job is terminated; negative: never"),
     Flag("inherit-owner-annotations", YES_NO, True, "let PodGroups of plain pods inherit their owners' annotations"),
-    Flag("scheduler-configs", ONCE_EACH, [], "deprecated; configuration of the sharding controller"),
+    Flag(
+        "scheduler-configs",
+        ONCE_EACH,
+        list(DEFAULT_FLAGS),
+        "deprecated; schedulers among which nodes are shared out where no ConfigMap says so, each as "
+        "name:type:minCPU:maxCPU:preferWarmup:minNodes:maxNodes",
+        check=scheduler_configs_problem,
+    ),
     Flag("shard-sync-period", SECONDS, 60.0, "period of the sharding controller"),
     Flag("enable-node-event-trigger", YES_NO, True, "let node events start the sharding controller"),
     Flag("sharding-configmap", TEXT, "volcano-sharding-configmap", "configuration of the sharding controller"),
@@ -141,6 +161,20 @@ def controllers_of(client: Client, recorder: Recorder, options: Options) -> list
         hyper_nodes, nodes = Cache(client, topology.HYPER_NODE), Cache(client, NODE)
         add(HyperNodeController(client, hyper_nodes, nodes), 1)
         add(DiscoveryController(client, hyper_nodes, nodes), 1)
+    if enabled("colocation-config-controller", options.controllers):
+        add(ColocationController(client), 1)
+    if enabled("sharding-controller", options.controllers):
+        add(
+            ShardingController(
+                client,
+                flags=options.scheduler_configs,
+                period=options.shard_sync_period,
+                node_events=options.enable_node_event_trigger,
+                config_map=options.sharding_configmap,
+                namespace=options.sharding_configmap_namespace,
+            ),
+            1,
+        )
     if enabled("gc-controller", options.controllers):
         add(GarbageCollector(client, caches), options.worker_threads_for_gc)
     return made

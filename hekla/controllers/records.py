@@ -65,10 +65,16 @@ class ContainerStatus(Struct):
     ready: bool = False
     restart_count: int = 0
     state: ContainerState | None = None
+    last_state: ContainerState | None = None
 
     @property
     def terminated(self) -> Terminated | None:
         return self.state.terminated if self.state else None
+
+    @property
+    def terminated_before(self) -> Terminated | None:
+        """How the container ended before it was started again."""
+        return self.last_state.terminated if self.last_state else None
 
 
 class PodStatus(Struct):

@@ -102,7 +102,9 @@ async def _synced(controller: Controller) -> None:
     for cache in controller.caches:
         while True:
             try:
-                await asyncio.wait_for(cache.synced(), SLOW_SYNC)
+                # Not wait_for: it loses a cancellation that comes together with the result, and the controller would never end.
+                async with asyncio.timeout(SLOW_SYNC):
+                    await cache.synced()
                 break
             except TimeoutError:
                 log.warning("%s waits for the first list of %s", controller.name, cache.kind.plural)

@@ -1,9 +1,7 @@
-"""The hypernode controllers: one counts nodes, one carries out what discovery finds (reference: controllers 10)."""
+"""Counts the nodes of hypernodes, and reads which sources discovery is to ask (reference: controllers 10.2, 10.3)."""
 
 from __future__ import annotations
 
-import logging
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,22 +9,17 @@ from typing import Any
 import msgspec
 import yaml
 
-from hekla.api import core, names, topology
+from hekla.api import core, topology
 from hekla.api.kinds import Kind
 from hekla.api.meta import Struct
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller
-from hekla.kube.errors import AlreadyExists, NotFound
+from hekla.kube.errors import NotFound
 
-from .labels import SOURCE, discover, tiers_of
 from .members import node_count
 
-log = logging.getLogger(__name__)
-
 KEY = "volcano-controller.conf"
-ALL = "*"
-"""The one key of the discovery controller: it looks at the tree as a whole."""
 PAUSE = 0.05
 """Seconds in which changes of nodes gather before the tree is looked at."""
 
@@ -104,60 +97,3 @@ class HyperNodeController(Controller):
             except NotFound:
                 pass
         return None
-
-
-class DiscoveryController(Controller):
-    """Makes the hypernodes that the labels of nodes ask for, while the configuration asks for that."""
-
-    name = "hyperNode-discovery"
-    workers = 1
-
-    def __init__(self, client: Client, hyper_nodes: Cache[topology.HyperNode], nodes: Cache[Node]) -> None:
-        namespace, name = config_map_key(os.environ)
-        self._config = Cache(client, core.CONFIG_MAP.untyped, namespace=namespace, fields=f"metadata.name={name}")
-        super().__init__(hyper_nodes, nodes, self._config)
-        self._client = client
-        self._hyper_nodes = hyper_nodes
-        self._nodes = nodes
-        self._config.on_change(lambda old, new: self.queue.add(ALL))
-        nodes.on_change(self._node_changed)
-        hyper_nodes.on_change(lambda old, new: self.queue.add_after(ALL, PAUSE) if new is None else None)
-
-    def _node_changed(self, old: Node | None, new: Node | None) -> None:
-        if old is None or new is None or old.metadata.labels != new.metadata.labels:
-            self.queue.add_after(ALL, PAUSE)
-
-    async def reconcile(self, key: str) -> float | None:
-        found = self._config.all()
-        for source in discovery_config(found[0] if found else None):
-            if source.get("source") != SOURCE:
-                raise ValueError(f"unsupported source of network topology: {source.get('source')}; known: {SOURCE}")
-            nodes = {node.metadata.name: node.metadata.labels for node in self._nodes}
-            existing = [node for node in self._hyper_nodes if _from_labels(node)]
-            await self._bring_about(discover(tiers_of(source.get("config") or {}), nodes, existing), existing)
-        return None
-
-    async def _bring_about(self, wanted: Mapping[str, dict[str, Any]], existing: list[topology.HyperNode]) -> None:
-        known = {node.metadata.name: node for node in existing}
-        for name, body in wanted.items():
-            current = known.get(name)
-            if current is None:
-                try:
-                    await self._client.create(topology.HYPER_NODE, body)
-                except AlreadyExists:
-                    pass
-            elif not _same(current, body):
-                await self._client.patch(topology.HYPER_NODE, name, body)
-        for name in known.keys() - wanted.keys():
-            try:
-                await self._client.delete(topology.HYPER_NODE, name)
-            except NotFound:
-                pass
-
-
-def _from_labels(node: topology.HyperNode) -> bool:
-    return node.metadata.labels.get(names.NETWORK_TOPOLOGY_SOURCE) == SOURCE
-
-
-def _same(current: topology.HyperNode, body: Mapping[str, Any]) -> bool:
-    return bool(msgspec.to_builtins(current.spec) == body["spec"]) and current.metadata.labels.items() >= body["metadata"]["labels"].items()

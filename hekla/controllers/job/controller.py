@@ -26,6 +26,7 @@ from hekla.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from hekla.kube.flags import duration_text
 
 from . import companions, metrics, states
+from .failures import Failures
 from .mold import Mold
 from .plan import Beside, Plan, View, plan
 from .plugins import Plugin, PluginError, plugins_of
@@ -93,7 +94,9 @@ class JobController(Controller):
         """Commands for jobs, consumed and not yet carried out."""
         self.expectations = Expectations(_job_key, deadline=UNSEEN)
         self._pods = PodRequests(client, self.expectations, events, clock)
+        self._failures = Failures(client, self._note_failure, self.queue.add)
         caches.pods.on_change(self.expectations.observe)
+        caches.pods.on_change(self._failures.observe)
         caches.groups.on_change(self.expectations.observe)
         caches.jobs.on_change(self._job_changed)
         caches.pods.on_change(self._pod_changed)
@@ -114,6 +117,7 @@ class JobController(Controller):
             self._memory.pop(key, None)
             self._orders.pop(key, None)
             self.expectations.forget(key)
+            self._failures.forget(key)
             metrics.forget(old, key)
             return
         key = key_of(new)
@@ -185,6 +189,9 @@ class JobController(Controller):
         memory = self._remember(key, job)
         view = self._view(key, job, memory)
         made = plan(view)
+        self._failures.look(key, job)
+        if made.delete and (wait := self._failures.holds(key, made.delete)) is not None:
+            return wait
         self._announce(job, memory, made)
         try:
             again = await self._carry_out(key, job, memory, made, view)
@@ -404,6 +411,17 @@ class JobController(Controller):
     async def _patch_job(self, job: batch.Job, memory: _Memory, patch: dict[str, Any]) -> batch.Job:
         memory.written = await self.client.patch(batch.JOB, job.metadata.name, patch, job.metadata.namespace)
         return memory.written
+
+    async def _note_failure(self, key: str, uid: str, text: str) -> None:
+        """Writes down how a job failed last; of a job that is gone nothing is written."""
+        job = self._job(key)
+        if job is None or job.metadata.uid != uid:
+            return
+        changes = {"metadata": {"annotations": {names.LAST_FAILURE: text}, "uid": uid}}
+        fresh = await self.client.patch(batch.JOB, job.metadata.name, changes, job.metadata.namespace)
+        newest = self._job(key)
+        if key in self._memory and newest is not None and _version(fresh) > _version(newest):
+            self._memory[key].written = fresh
 
     # -- PodGroup -----------------------------------------------------------------------------------------------------------
 

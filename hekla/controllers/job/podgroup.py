@@ -54,11 +54,15 @@ def group_body(job: batch.Job, live: dict[str, Any]) -> dict[str, Any]:
             "namespace": job.metadata.namespace,
             "labels": dict(job.metadata.labels),
             # Beyond Volcano: the version tells the group of this run from one that a restart has yet to delete.
-            "annotations": {**job.metadata.annotations, names.JOB_VERSION: str(job.status.version)},
+            "annotations": {**_own_annotations(job), names.JOB_VERSION: str(job.status.version)},
             "ownerReferences": [owner_reference(job)],
         },
         "spec": {**_fixed_spec(job), **{name: value for name, value in live.items() if value not in ("", [])}},
     }
+
+
+def _own_annotations(job: batch.Job) -> dict[str, str]:
+    return {key: value for key, value in job.metadata.annotations.items() if key != names.LAST_FAILURE}
 
 
 def _fixed_spec(job: batch.Job) -> dict[str, Any]:

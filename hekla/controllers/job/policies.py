@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hekla.api import batch
 from hekla.api.bus import Event
 from hekla.controllers.instants import instant
-from hekla.controllers.records import Pod
+from hekla.controllers.records import Pod, Terminated
 from hekla.kube.flags import seconds
 
 from .counts import FAILED, PENDING, RUNNING, SUCCEEDED
@@ -135,15 +135,26 @@ def exit_code(pod: Pod) -> int:
 
 def failure(pod: Pod) -> str:
     """Why a pod failed, for a person: the container that did, its exit code and the reason that was given."""
-    for kind, statuses in (("container", pod.status.container_statuses), ("init container", pod.status.init_container_statuses)):
-        for status in statuses:
-            ended = status.terminated
-            if ended is not None and ended.exit_code:
-                reason = f" ({ended.reason})" if ended.reason and ended.reason != "Error" else ""
-                detail = f": {ended.message}" if ended.message else ""
-                return f"pod {pod.metadata.name}: {kind} {status.name} exited with code {ended.exit_code}{reason}{detail}"
+    found = worst_end(pod)
+    if found is not None and pod.status.phase == FAILED:
+        kind, name, ended = found
+        reason = f" ({ended.reason})" if ended.reason and ended.reason != "Error" else ""
+        detail = f": {ended.message}" if ended.message else ""
+        return f"pod {pod.metadata.name}: {kind} {name} exited with code {ended.exit_code}{reason}{detail}"
     reason = ": ".join(text for text in (pod.status.reason, pod.status.message) if text)
     return f"pod {pod.metadata.name} failed" + (f": {reason}" if reason else "")
+
+
+def worst_end(pod: Pod) -> tuple[str, str, Terminated] | None:
+    """The end that made a pod fail, or its last one before a restart: what kind of container, its name, and how it ended."""
+    kinds = (("container", pod.status.container_statuses), ("init container", pod.status.init_container_statuses))
+    for of in ("terminated", "terminated_before"):
+        for kind, statuses in kinds:
+            for status in statuses:
+                ended: Terminated | None = getattr(status, of)
+                if ended is not None and ended.exit_code:
+                    return kind, status.name, ended
+    return None
 
 
 def _since(event: str, pod: Pod) -> float:

@@ -1,0 +1,1 @@
+"""Shards: which nodes each of several schedulers should use."""

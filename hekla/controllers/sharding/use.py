@@ -1,0 +1,125 @@
+"""How full nodes are, kept as pods come and go (reference: controllers 11.4)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+import msgspec
+
+from hekla.api import core, quantity
+from hekla.api.kinds import Kind
+from hekla.api.meta import Struct
+
+from .policies import NodeUse
+
+MIRROR = "kubernetes.io/config.mirror"
+Requests = dict[str, "str | int | float"]
+
+
+class NodeMeta(Struct):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] = {}
+
+
+class NodeStatus(Struct):
+    capacity: Requests = {}
+
+
+class Node(Struct):
+    """A node, as far as shards go."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: NodeMeta = msgspec.field(default_factory=NodeMeta)
+    status: NodeStatus = msgspec.field(default_factory=NodeStatus)
+
+
+class Resources(Struct):
+    requests: Requests = {}
+
+
+class Container(Struct):
+    resources: Resources = msgspec.field(default_factory=Resources)
+
+
+class PodSpec(Struct):
+    node_name: str = ""
+    containers: list[Container] = []
+
+
+class PodMarks(msgspec.Struct, omit_defaults=True, frozen=True):
+    mirror: str | None = msgspec.field(name=MIRROR, default=None)
+
+
+class PodMeta(Struct):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    annotations: PodMarks = PodMarks()
+
+
+class PodStatus(Struct):
+    phase: str = ""
+
+
+class Pod(Struct):
+    """A pod, as far as it fills its node."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: PodMeta = msgspec.field(default_factory=PodMeta)
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+    status: PodStatus = msgspec.field(default_factory=PodStatus)
+
+    @property
+    def counts(self) -> bool:
+        """Whether it takes room: bound, not ended, and no mirror of what the node runs by itself."""
+        ended = self.status.phase in ("Succeeded", "Failed")
+        return bool(self.spec.node_name) and not ended and self.metadata.annotations.mirror is None
+
+
+NODE: Kind[Node] = replace(core.NODE, type=Node)  # type: ignore[assignment,arg-type]
+POD: Kind[Pod] = replace(core.POD, type=Pod)  # type: ignore[assignment,arg-type]
+
+
+class Use:
+    """Requests by node: (millicores, bytes in thousandths), added and taken away with each change of a pod."""
+
+    def __init__(self) -> None:
+        self._asked: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+
+    def changed(self, old: Pod | None, new: Pod | None) -> None:
+        for pod, sign in ((old, -1), (new, 1)):
+            if pod is not None and pod.counts:
+                cpu, memory = requests_of(pod)
+                total = self._asked[pod.spec.node_name]
+                total[0] += sign * cpu
+                total[1] += sign * memory
+
+    def of(self, node: Node) -> NodeUse:
+        """Shares of the node's capacity, at most 1; 0 where it has none."""
+        cpu, memory = self._asked.get(node.metadata.name, (0, 0))
+        capacity = node.status.capacity
+        return NodeUse(
+            node.metadata.name, _share(cpu, capacity.get("cpu")), _share(memory, capacity.get("memory")), node.metadata.labels
+        )
+
+
+def requests_of(pod: Pod) -> tuple[int, int]:
+    """What the main containers ask for, in thousandths of a core and of a byte."""
+    cpu = memory = 0
+    for container in pod.spec.containers:
+        requests = container.resources.requests
+        cpu += quantity.milli(requests.get("cpu", 0))
+        memory += quantity.milli(requests.get("memory", 0))
+    return cpu, memory
+
+
+def _share(asked: int, capacity: str | int | float | None) -> float:
+    there = quantity.milli(capacity) if capacity is not None else 0
+    return min(1.0, asked / there) if there > 0 else 0.0
