@@ -484,6 +484,7 @@ def _container_amounts(container: Tree) -> ContainerAmounts:
 
 
 def _limits(spec: Tree) -> Amounts:
+    """What a pod may use in all; overhead counts only where something limits it.  Reference: scheduler-core 2.6.2."""
     total: Amounts = {CPU: 0.0, MEMORY: 0.0}
     for container in spec.get("containers") or ():
         add(total, _limits_of(container))
@@ -506,11 +507,11 @@ def _limits(spec: Tree) -> Amounts:
     return total
 
 
-def _at_least_default(container: Tree, asked: Amounts) -> Amounts:
 def _limits_of(container: Tree) -> Amounts:
     return amounts((container.get("resources") or {}).get("limits"))
 
 
+def _at_least_default(container: Tree, asked: Amounts) -> Amounts:
     stated = (container.get("resources") or {}).get("requests") or {}
     return {
         CPU: asked[CPU] if CPU in stated else DEFAULT_MILLICPU,
