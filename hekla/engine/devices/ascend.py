@@ -17,6 +17,8 @@ SUPPORTS = "hami-vnpu-core"
 NODE, TIME = "hami.io/vgpu-node", "hami.io/vgpu-time"
 BIND_TIME, PHASE, PREDICATE_TIME = "hami.io/bind-time", "hami.io/bind-phase", "predicate-time"
 REFUSAL = "no ascend device available"
+PARTIAL = "vNPU does not support partial memory allocation when requesting multiple devices"
+"""A mistake of the pod, not a lack of room."""
 _ALL_CORES = 100
 
 
@@ -88,7 +90,7 @@ class Ascend:
         self.allocated = f"hami.io/{word}-devices-allocated"
         self.detail = f"huawei.com/{word}"
         written = (self.to_allocate, self.allocated, self.detail, PREDICATE_TIME, NODE, TIME, BIND_TIME, PHASE)
-        self.kind = Kind(word, (REFUSAL,), written)
+        self.kind = Kind(word, (REFUSAL, PARTIAL), written)
 
     def asked(self, pods: PodClass) -> bool:
         own = self.settings
@@ -144,7 +146,7 @@ class Ascend:
             if asked and not in_core_mode:
                 asked, template = trimmed(own, asked)
                 if number > 1 and asked != own.allocatable:
-                    return Fit(REFUSAL)
+                    return Fit(PARTIAL)
             fitting = [
                 card
                 for card in sorted(cards.cards, key=lambda card: -card_score(card, policy))

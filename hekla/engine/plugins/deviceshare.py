@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 _OTHER_GROUP_NAME = "scheduling.volcano.sh/group-name"
 
+FITS = -1
+
 
 class DeviceShareArguments(Arguments, frozen=True):
     gpu_sharing: bool = msgspec.field(default=False, name="deviceshare.GPUSharingEnable")
@@ -60,14 +62,15 @@ class Answers:
     """What one kind says to one sort of pod, node by node, and for which state of each node it said so."""
 
     stamps: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    fits: Bools = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    refusals: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, dtype=np.int8))
+    """The number of the kind's refusal, FITS where there is none."""
     scores: Floats = field(default_factory=lambda: np.zeros(0))
 
     def grow(self, size: int) -> None:
         more = size - len(self.stamps)
         if more > 0:
             self.stamps = np.append(self.stamps, np.full(more, -1, dtype=np.int64))
-            self.fits = np.append(self.fits, np.ones(more, dtype=np.bool_))
+            self.refusals = np.append(self.refusals, np.full(more, FITS, dtype=np.int8))
             self.scores = np.append(self.scores, np.zeros(more))
 
 
@@ -146,25 +149,26 @@ class DeviceShare(Plugin):
         texts = {
             "GpuShare": [one for device in self.devices for one in device.kind.refusals],
             "hamivgpu": [vgpu.REFUSAL] if self.arguments.vgpu else [],
-            "ascend": [ascend.REFUSAL] if self.arguments.ascend_hami else [],
+            "ascend": [ascend.REFUSAL, ascend.PARTIAL] if self.arguments.ascend_hami else [],
         }
         for name, reasons in texts.items():
-            for reason in reasons:
+            for number, reason in enumerate(reasons):
                 detail = partial(self._on_node, reason) if name == "GpuShare" else None
-                yield Filter(
-                    f"deviceshare:{name}", reason, Code.UNSCHEDULABLE, Depends.CLUSTER, self._mask_of(name), "", detail
-                )
+                code = Code.UNSCHEDULABLE if number == 0 else Code.UNRESOLVABLE
+                yield Filter(f"deviceshare:{name}", reason, code, Depends.CLUSTER, self._mask_of(name, number), "", detail)
 
     def _on_node(self, reason: str, pods: PodClass, row: int) -> str:
         return f"{reason} on node {self.nodes.names[row]}"
 
-    def _mask_of(self, name: str) -> Any:
+    def _mask_of(self, name: str, number: int) -> Any:
+        """Fails where the answer is the refusal of this number."""
+
         def mask(pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
             result: Bools | None = None
             for device in self._asked(pods, task):
                 if device.kind.name == name or (name == "ascend" and isinstance(device, ascend.Ascend)):
                     answers = self._ask(device, task, nodes)  # type: ignore[arg-type]
-                    fits = nodes.take(answers.fits[: len(nodes.table)])
+                    fits = nodes.take(answers.refusals[: len(nodes.table)]) != number
                     result = fits if result is None else result & fits
             return result
 
@@ -204,12 +208,14 @@ class DeviceShare(Plugin):
         if isinstance(device, vgpu.VirtualGpu):
             found = device.ask_all(cards.table, rows, asker, self.arguments.policy)
             if found is not None:
-                answers.fits[rows], answers.scores[rows] = found
+                fits, answers.scores[rows] = found
+                answers.refusals[rows] = np.where(fits, FITS, 0)
                 each = rows[~cards.table.counted[rows]]
         for row in each.tolist():
             there = cards.there[row]
             fit = device.fit(there, asker, self.arguments.policy) if there is not None else None
-            answers.fits[row] = fit is None or not fit.refusal
+            refused = fit is not None and fit.refusal
+            answers.refusals[row] = device.kind.refusals.index(refused) if refused else FITS
             answers.scores[row] = fit.score if fit is not None else 0.0
         answers.stamps[rows] = table.stamps[rows]
         return answers

@@ -160,13 +160,14 @@ class Predicates(Plugin):
         if task.claims and task.status in (Status.ALLOCATED, Status.PIPELINED):
             promised = self.claims.promise(task)
             if not promised and task.status is Status.ALLOCATED:
+                self.volumes.withdraw(task)  # Nobody is told of what did not happen.
                 raise ValueError(f"{task.key}: its claims cannot be had on its node")
 
     def deallocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
-        if task.pods.volumes and task.status is Status.PENDING:
-            self.volumes.withdraw(task)
         if task.claims and task.status is Status.PENDING:
             self.claims.withdraw(task)
+        if task.pods.volumes and task.status is Status.PENDING:
+            self.volumes.withdraw(task)
 
     # ------------------------------------------------------------------------------------------------- inter-pod terms
 
