@@ -77,8 +77,8 @@ def _between_jobs(session: Session, preemption: _Preemption, job: Job, tasks: li
         statement.commit()
     else:
         statement.discard()
-        if why:
-            session.no_victim[job.key] = why
+    if why:
+        session.no_victim[job.key] = why
 
 
 def _within_job(session: Session, preemption: _Preemption, job: Job) -> None:

@@ -60,10 +60,10 @@ def _reclaim_for_job(session: Session, job: Job) -> None:
                 search.whole = session.prefilter(task) or session.not_preemptive(queue, [task])
             continue
         found = _reclaim_for_task(session, statement, job, task, search) and found
+    if tasks and (search.whole or not found):
+        session.no_victim.setdefault(job.key, search.text("of other queues"))
     if not session.job_pipelined(job):
         statement.discard()
-        if tasks and job.key not in session.no_victim and (search.whole or not found):
-            session.no_victim[job.key] = search.text("of other queues")
         return
     if statement.evicts:
         session.metric("eviction_transactions_total", 1.0, action=REASON)

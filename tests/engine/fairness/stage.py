@@ -1,0 +1,90 @@
+"""What the stories of queues and gangs have in common: pods by name, sessions that stay open, and what was decided, in few words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hekla.engine.cycle import hooks_of, open_session
+from hekla.engine.decisions import Decisions
+from hekla.engine.session import Session
+from hekla.engine.tasks import Job, Task
+from hekla.engine.world import World
+
+
+def group(world: World, name: str, **about: Any) -> None:
+    """A PodGroup whose pods are told one by one; by default it needs one pod."""
+    world.job(name, pods=0, **{"min_available": 1, **about})
+
+
+def lone(world: World, pod: str, queue: str = "default", *, priority: str = "", about: dict[str, Any] | None = None, **rest: Any) -> None:
+    """A PodGroup `pg-POD` of one pod."""
+    group(world, f"pg-{pod}", queue=queue, priority=priority, **(about or {}))
+    world.pod(pod, job=f"pg-{pod}", **rest)
+
+
+def tree(world: World, pod: str) -> dict[str, Any]:
+    return world.pods[f"default/{pod}"]
+
+
+def terminating(world: World, *pods: str) -> None:
+    """These pods are being deleted."""
+    for pod in pods:
+        tree(world, pod)["metadata"]["deletionTimestamp"] = "1970-01-12T13:46:40Z"
+        world.state.upsert_pod(tree(world, pod))
+
+
+def opened(world: World) -> Session:
+    """A session in which no action has run."""
+    return open_session(world.state, hooks_of(world.state, world.policy), world.now)
+
+
+def task(world: World, name: str) -> Task:
+    return world.state.tasks[f"default/{name}"]
+
+
+def job(world: World, name: str) -> Job:
+    return world.state.jobs[f"default/{name}"]
+
+
+def names(tasks: list[Task]) -> list[str]:
+    return [one.name for one in tasks]
+
+
+def bound(decisions: Decisions) -> dict[str, str]:
+    return {bind.pod.removeprefix("default/"): bind.node for bind in decisions.binds}
+
+
+def evicted(decisions: Decisions) -> list[str]:
+    return [one.pod.removeprefix("default/") for one in decisions.evictions]
+
+
+def pipelined(decisions: Decisions) -> dict[str, str]:
+    return {one.pod.removeprefix("default/"): one.node for one in decisions.pipelined}
+
+
+def gauges(decisions: Decisions, name: str) -> dict[str, float]:
+    """The values of a gauge by its labels, the last one told."""
+    return {",".join(text for _, text in labels): value for key, labels, value in decisions.metrics if key == name}
+
+
+def conditions(world: World, name: str) -> dict[str, dict[str, Any]]:
+    return {one["type"]: one for one in job(world, name).conditions}
+
+
+def running(world: World, name: str) -> int:
+    """How many pods of a job run or are bound."""
+    pods = (one for one in world.pods.values() if one["metadata"]["annotations"].get("scheduling.k8s.io/group-name") == name)
+    return sum(1 for one in pods if one["spec"]["nodeName"])
+
+
+def play(world: World, cycles: int = 12, *, seconds: float = 2.0) -> list[Decisions]:
+    """Cycles whose decisions come true, until one decides nothing; it must come to that."""
+    told = []
+    for _ in range(cycles):
+        world.now += seconds
+        decisions = world.run()
+        told.append(decisions)
+        if not decisions.binds and not decisions.evictions:
+            return told
+        world.settle()
+    raise AssertionError(f"still at work: {decisions.binds} {decisions.evictions}")
