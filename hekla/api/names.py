@@ -32,6 +32,7 @@ CREATED_BY_JOB_TEMPLATE = "volcano.sh/createdByJobTemplate"  # Job, <namespace>.
 CREATED_BY_JOB_FLOW = "volcano.sh/createdByJobFlow"  # Job, <namespace>.<flow>
 CRON_JOB_SCHEDULED_TIMESTAMP = "volcano.sh/cronjob-scheduled-timestamp"  # Job annotation
 HCCL_RANK_INDEX = "hccl/rankIndex"
+LAST_FAILURE = "hekla.io/last-failure"  # Job annotation, JSON; Hekla's own
 
 # Grouping, queueing, gating.
 GROUP_NAME = "scheduling.k8s.io/group-name"  # pod annotation

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from hekla.api import core
+from hekla.api import core, names
 from hekla.api.quantity import Quantity
 from hekla.cli.vcctl.ages import age, full
 from hekla.cli.vcctl.connection import Api, Tree
@@ -33,6 +33,14 @@ COUNTS = (
     ("Min Available:", "minAvailable"),
     ("Version:      ", "version"),
 )
+FAILURE = (
+    ("Pod:      ", "pod"),
+    ("Container:", "container"),
+    ("Exit Code:", "exitCode"),
+    ("Reason:   ", "reason"),
+    ("Message:  ", "message"),
+    ("Time:     ", "time"),
+)
 TEMPLATE_ANNOTATIONS = (
     ("Cri . Cci . Io / Container - Type:          ", "cri.cci.io/container-type"),
     ("Kubernetes . Io / Availablezone:            ", "kubernetes.io/availablezone"),
@@ -41,7 +49,7 @@ TEMPLATE_ANNOTATIONS = (
 
 
 def job_text(job: Tree, *, conditions: bool) -> str:
-    lines = [*_head(job), *_spec(job.get("spec") or {}), *_status(job.get("status") or {}, conditions)]
+    lines = [*_head(job), *_spec(job.get("spec") or {}), *_status(job.get("status") or {}, conditions), *_failure(job)]
     return "".join(f"{'  ' * level}{text}\n" for level, text in lines)
 
 
@@ -50,7 +58,8 @@ def _head(job: Tree) -> Iterator[Line]:
     yield 0, f"Name:       \t{metadata.get('name', '')}"
     yield 0, f"Namespace:  \t{metadata.get('namespace', '')}"
     yield 0, f"Labels:     \t{_mapping(metadata.get('labels'))}"
-    yield 0, f"Annotations:\t{_mapping(metadata.get('annotations'))}"
+    annotations = {key: value for key, value in (metadata.get("annotations") or {}).items() if key != names.LAST_FAILURE}
+    yield 0, f"Annotations:\t{_mapping(annotations)}"
     # Empty as the original prints them: its typed clients drop what kind an object is.
     yield 0, "API Version:\t"
     yield 0, "Kind:       \t"
@@ -146,6 +155,26 @@ def _status(status: Tree, conditions: bool) -> Iterator[Line]:
         yield 2, "Status\tTransitionTime"
         for condition in status["conditions"]:
             yield 2, f"{condition.get('status', '')} \t{full(condition.get('lastTransitionTime'))} "
+
+
+def _failure(job: Tree) -> Iterator[Line]:
+    """How the job failed last, which the controllers keep when its pods are gone.  Hekla's own: the original has no such lines."""
+    try:
+        kept = json.loads((job["metadata"].get("annotations") or {}).get(names.LAST_FAILURE, ""))
+    except ValueError:
+        return
+    if not isinstance(kept, dict):
+        return
+    yield 0, "Last Failure:"
+    for label, key in FAILURE:
+        value = kept.get(key)
+        if value not in (None, ""):
+            yield 1, f"{label}\t{full(value) if key == 'time' else value}"
+    lines = str(kept.get("log") or "").splitlines()
+    if lines:
+        yield 1, "Log:"
+        for line in lines:
+            yield 2, line
 
 
 EVENT_LINE = "{:<15}\t{:<40}\t{:<30}\t{:<40}\t{}"

@@ -15,6 +15,7 @@ from hekla.controllers.records import Pod
 from hekla.kube.errors import NotFound
 
 JOB = msgspec.convert({"metadata": {"name": "train", "namespace": "default", "uid": "j"}}, batch.Job)
+OWNER = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "train", "uid": "j", "controller": True}
 
 
 def pod(name: str, at: str = "10:00:00", *, code: int = 1, run: int = 0, uid: str = "", **status: Any) -> Pod:
@@ -23,7 +24,7 @@ def pod(name: str, at: str = "10:00:00", *, code: int = 1, run: int = 0, uid: st
         "metadata": {
             "name": name, "namespace": "default", "uid": uid or name,
             "annotations": {names.TASK_SPEC: "a", names.JOB_NAME: "train", names.JOB_VERSION: str(run)},
-            "ownerReferences": [{"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "train", "uid": "j", "controller": True}],
+            "ownerReferences": [OWNER],
         },
         "status": {"phase": "Failed", "containerStatuses": [{"name": "main", "state": end}], **status},
     }  # fmt: skip
@@ -99,7 +100,7 @@ class Server:
         if self.hangs:
             await asyncio.sleep(3600)
         if self.text is None:
-            raise NotFound(404, 404, "NotFound", "pods a not found")
+            raise NotFound(404, "NotFound", "pods a not found")
         return type("Answer", (), {"body": self.text.encode()})
 
 
@@ -127,9 +128,8 @@ async def test_the_last_lines_are_kept_and_the_pod_waits_for_them() -> None:
     assert story.failures.holds("default/train", [pod("b")]) is None, "others need not wait"
     await story.rest()
     assert story.failures.holds("default/train", [failed]) is None
-    assert story.written == [
-        {"pod": "a", "uid": "a", "time": "2026-01-01T10:00:00Z", "container": "main", "exitCode": 3, "reason": "Error", "log": "loading\nTraceback"}
-    ]
+    how = {"container": "main", "exitCode": 3, "reason": "Error", "log": "loading\nTraceback"}
+    assert story.written == [{"pod": "a", "uid": "a", "time": "2026-01-01T10:00:00Z", **how}]
     assert server.queries == [{"container": "main", "tailLines": "20", "limitBytes": "65536"}]
 
 
