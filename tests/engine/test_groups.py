@@ -12,7 +12,7 @@ from hekla.engine.devicequota import claims_of, minimum
 from hekla.engine.reading import SubGroupPolicy, policy_of
 from hekla.engine.tasks import Status, Topology
 from hekla.engine.world import World, policy
-from tests.engine.trees import hard, hyper
+from tests.engine.trees import hyper
 
 
 def core(number: int) -> pytest.MarkDecorator:

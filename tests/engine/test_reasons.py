@@ -53,4 +53,5 @@ def test_one_error_for_all_nodes() -> None:
     here.job("lost", cpu=1, spec={"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "nowhere"}}]})
     here.run()
     (condition,) = [one for one in here.decisions.conditions if one.pod == "default/lost-task-0"]
-    assert condition.message == '0/2 nodes are unavailable: 2 plugin VolumeBinding pre-predicates failed persistentvolumeclaim "nowhere" not found.'
+    what = '"nowhere" not found'
+    assert condition.message == f'0/2 nodes are unavailable: 2 plugin VolumeBinding pre-predicates failed persistentvolumeclaim {what}.'
