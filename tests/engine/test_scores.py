@@ -361,7 +361,9 @@ def test_pods_that_the_measurement_cannot_show_yet_are_counted():
     """Window 5 minutes: bound pods and young ones count, old ones are in the measurement already."""
     tree = {
         "actions": "allocate", "metrics": {"type": "prometheus", "interval": "5m"},
-        "tiers": [{"plugins": [{"name": "usage", "arguments": {"usage.weight": 1, "memory.weight": 0, "estimator": {"request_ratio": 1.0}}}]}],
+        "tiers": [{"plugins": [{"name": "usage", "arguments": {
+            "usage.weight": 1, "memory.weight": 0, "estimator": {"request_ratio": 1.0},
+        }}]}],
     }  # fmt: skip
     here = World(Policy.parse(tree))
     here.nodes("n1", cpu=10)
