@@ -18,7 +18,7 @@ from benchmarks.figure import Aim, Figure
 
 MODULES = (
     "benchmarks.engine", "benchmarks.depth", "benchmarks.apiserver", "benchmarks.full", "benchmarks.cli", "benchmarks.cluster",
-    "benchmarks.agent", "benchmarks.end_to_end", "benchmarks.reference", "benchmarks.curve",
+    "benchmarks.agent", "benchmarks.control", "benchmarks.end_to_end", "benchmarks.daemon", "benchmarks.reference", "benchmarks.curve",
 )
 
 ROOT = Path(__file__).parents[1]

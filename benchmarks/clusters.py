@@ -32,8 +32,8 @@ def cluster(**flags: object) -> Iterator[Cluster]:
 
 
 @contextmanager
-def api_server() -> Iterator[tuple[Cluster, subprocess.Popen[bytes]]]:
-    """An API server alone, with the certificates and kubeconfigs of a cluster."""
+def api_server(*flags: str) -> Iterator[tuple[Cluster, subprocess.Popen[bytes]]]:
+    """An API server alone, with the certificates and kubeconfigs of a cluster; the flags are added to its own."""
     from hekla.cli.up import certify, choose_port
     from hekla.local.cluster import Settings
 
@@ -44,7 +44,7 @@ def api_server() -> Iterator[tuple[Cluster, subprocess.Popen[bytes]]]:
     certify(made, settings)
     program = made.programs(settings)[0]
     with open(made.logs / "apiserver.log", "wb") as log:
-        process = subprocess.Popen(program.command, stdout=log, stderr=log)
+        process = subprocess.Popen([*program.command, *flags], stdout=log, stderr=log)
     try:
         yield made, process
     finally:

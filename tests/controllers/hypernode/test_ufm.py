@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
@@ -148,7 +149,7 @@ async def test_a_network_is_found_and_followed(cluster: Cluster, tmp_path: Path)
 
     def found(source: str = "ufm") -> dict[str, tuple[int, list[str]]]:
         return {
-            each.metadata.name: (each.spec.tier, [m.selector.exact_match.name for m in each.spec.members if m.selector and m.selector.exact_match])
+            each.metadata.name: (each.spec.tier, [body["selector"]["exactMatch"]["name"] for body in msgspec.to_builtins(each.spec.members)])
             for each in hypernodes
             if each.metadata.labels.get(names.NETWORK_TOPOLOGY_SOURCE) == source
         }  # fmt: skip
@@ -164,7 +165,8 @@ async def test_a_network_is_found_and_followed(cluster: Cluster, tmp_path: Path)
         "credentials": {"secretRef": {"name": "ufm", "namespace": "volcano-system"}},
         "config": {"endpoint": manager.endpoint, "insecureSkipVerify": True},
     }  # fmt: skip
-    racks = {"source": "label", "enabled": True, "config": {"networkTopologyTypes": {"rack": [{"nodeLabel": "example.com/row"}, {"nodeLabel": "host"}]}}}
+    tiers = [{"nodeLabel": "example.com/row"}, {"nodeLabel": "host"}]
+    racks = {"source": "label", "enabled": True, "config": {"networkTopologyTypes": {"rack": tiers}}}
     await cluster.client.create(core.NODE.untyped, {"metadata": {"name": "n1", "labels": {"example.com/row": "a"}}})
     with manager.running():
         manager.ports = list(TWO_GROUPS)
