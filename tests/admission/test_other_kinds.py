@@ -232,6 +232,7 @@ def test_a_sound_hypernode_is_let_in(selector: Tree, old: Tree | None):
 
 
 @pytest.mark.scenario("api-and-admission", 185)
+@pytest.mark.scenario("plugins-placement", 56)
 def test_a_pattern_must_compile():
     assert denied("/hypernodes/validate", hypernode({"regexMatch": {"pattern": "a(b"}})) == (
         '[].spec.members.selector.regexMatch.pattern: Invalid value: "a(b": '
@@ -240,6 +241,7 @@ def test_a_pattern_must_compile():
 
 
 @pytest.mark.scenario("api-and-admission", 186)
+@pytest.mark.scenario("plugins-placement", 56)
 @pytest.mark.parametrize("old", [None, hypernode({"exactMatch": {"name": "node-1"}})])
 def test_a_hypernode_has_members(old: Tree | None):
     assert "member must have at least one member" in denied("/hypernodes/validate", hypernode(), old)
