@@ -108,8 +108,8 @@ async def test_a_new_template_goes_from_the_top_as_far_as_the_partition_says(cli
     await client.patch(STATEFUL_SET, "roll", {"spec": {"template": {"metadata": {"annotations": {"new": "1"}}}}}, namespace)
 
     async def updated(names):
-        await kubelet.ready_all()
         pods = await kubelet.pods()
+        await kubelet.ready_all()  # after the look: a pod that came in between would never be ready once the look is content
         return sorted(name for name, pod in pods.items() if pod["metadata"].get("annotations", {}).get("new")) == names
 
     await eventually(lambda: updated(["roll-2"]))

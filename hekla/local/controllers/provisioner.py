@@ -61,7 +61,7 @@ class Provisioner(Controller):
         marker = self.root / MADE
         if not marker.exists():
             await self.make_class()
-            marker.touch()
+            marker.touch(mode=0o600)
         known = {f"pvc-{claim['metadata']['uid']}" for claim in self.claims.all()} | set(self.volumes.keys())
         for directory in self.root.glob("pvc-*"):
             if directory.name.partition("_")[0] not in known:
