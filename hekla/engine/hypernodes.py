@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hekla.engine.state import State
 
 ROOT = "<cluster-top-hypernode>"
+KIND = "HyperNode"
 
 
 @dataclass(slots=True)
@@ -47,10 +48,13 @@ class HyperTree:
         tiers: Mapping[int, Iterable[str]],
         tier_names: Mapping[str, int],
         trouble: str = "",
+        blamed: str = "",
     ) -> None:
         self.size = len(nodes)
         self.trouble = trouble
         """Why the tree cannot be used; jobs with a topology wait until it can."""
+        self.blamed = blamed
+        """The HyperNode that is told so."""
         self.tier_names = dict(tier_names)
         self.real = bool(infos)
         highest = max([*(tier for tier, _ in infos.values()), *tiers], default=0)
@@ -160,8 +164,12 @@ def tree_of(state: State) -> HyperTree:
     known = state.tree
     if isinstance(known, tuple) and known[0] == key and isinstance(known[1], HyperTree):
         return known[1]
+    if isinstance(known, tuple) and known[1].blamed:
+        state.rejected.pop((KIND, known[1].blamed), None)
     stated = state.hyper_nodes
     tree = build(state) if stated is None else _as_stated(state, stated)
+    if tree.blamed:
+        state.rejected[KIND, tree.blamed] = tree.trouble
     state.tree = (key, tree)
     return tree
 
@@ -180,10 +188,11 @@ def build(state: State) -> HyperTree:
             tier_names[str(spec["tierName"])] = infos[name][0]
         own[name], below[name] = _members(state, spec.get("members") or ())
     parents: dict[str, str] = {}
-    trouble = ""
+    trouble = blamed = ""
     for name in sorted(below):
         for child in below[name]:
             if child in parents and parents[child] != name:
+                blamed = name
                 trouble = f"HyperNode {child} already has a parent {parents[child]}, and cannot set another parent {name}"
                 continue
             parents[child] = name
@@ -192,6 +201,7 @@ def build(state: State) -> HyperTree:
         while chain[-1] in parents:
             above = parents[chain[-1]]
             if above in chain:
+                blamed = name
                 trouble = f"cyclic dependency detected: HyperNode {above} is already in the ancestor chain {chain}"
                 parents.pop(chain[-1])
                 break
@@ -207,7 +217,7 @@ def build(state: State) -> HyperTree:
     tiers: dict[int, list[str]] = {}
     for name, (tier, _) in infos.items():
         tiers.setdefault(tier, []).append(name)
-    return HyperTree(state.nodes, infos, everything, tiers, tier_names, trouble)
+    return HyperTree(state.nodes, infos, everything, tiers, tier_names, trouble, blamed)
 
 
 def _members(state: State, members: Iterable[Mapping[str, Any]]) -> tuple[set[str], list[str]]:

@@ -44,6 +44,7 @@ from hekla.engine.reading import (
     waiting_time,
 )
 from hekla.engine.resources import Amounts, ResourceSpace, add
+from hekla.engine.shapes import check
 from hekla.engine.shards import Shard
 from hekla.engine.tasks import FINISHED, NOWHERE, Job, Status, Task, is_allocated
 from hekla.engine.volumes import KINDS as VOLUME_KINDS
@@ -114,6 +115,8 @@ class State:
         self.settled: Any = None
         """Version and plugins of the last cycle: when nothing moved since, the next one has nothing to say."""
         self.back_off = BackOff()
+        self.remembered: dict[str, float] = {}
+        """Times that plugins keep beyond a change of the policy: what -> when."""
         self._default_class = ""
         self._tidy_at = 1024
 
@@ -435,7 +438,15 @@ class State:
 
     def upsert_other(self, kind: str, obj: Any) -> None:
         """Any other object that a plugin may read: ResourceQuota, PodDisruptionBudget, HyperNode, a volume claim, ..."""
-        tree = tree_of_object(obj)
+        self._guard(kind, obj, lambda tree: self._upsert_other(kind, tree))
+
+    def _upsert_other(self, kind: str, tree: Tree) -> None:
+        try:
+            check(kind, tree)
+        except ValueError:
+            if key_of(tree) in self.others.get(kind, {}):
+                self.remove_other(kind, key_of(tree))
+            raise
         # Kept for long, so it must not change when whoever fed it lets go of the rest of its own.
         kept = {**tree, "metadata": dict(tree.get("metadata") or {})}
         self.others.setdefault(kind, {})[key_of(tree)] = kept
@@ -448,6 +459,7 @@ class State:
     def remove_other(self, kind: str, obj: Any) -> None:
         key = obj if isinstance(obj, str) else key_of(tree_of_object(obj))
         self.others.get(kind, {}).pop(key, None)
+        self.rejected.pop((kind, key), None)
         self.version += 1
         if kind in CLAIM_KINDS:
             self.claims.changed(kind, key, None)

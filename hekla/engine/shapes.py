@@ -1,0 +1,34 @@
+"""Whether an object of a lesser kind has the shape that plugins rely on; what has not is left out before any of them reads it.
+
+An API server would not have taken it; a file, a recording or a server with a laxer definition may bring it all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from hekla.api import claims, core, nodeinfo, policy, resource, shard, storage, topology
+
+SHAPES: dict[str, Any] = {
+    kind.kind: kind.type
+    for kind in (
+        claims.PERSISTENT_VOLUME, claims.PERSISTENT_VOLUME_CLAIM, core.NAMESPACE, core.RESOURCE_QUOTA, nodeinfo.NUMATOPOLOGY,
+        policy.POD_DISRUPTION_BUDGET, resource.DEVICE_CLASS, resource.RESOURCE_CLAIM, resource.RESOURCE_SLICE, shard.NODE_SHARD,
+        storage.CSI_DRIVER, storage.CSI_NODE, storage.CSI_STORAGE_CAPACITY, storage.STORAGE_CLASS, topology.HYPER_NODE,
+    )
+}  # fmt: skip
+
+
+def check(kind: str, tree: Mapping[str, Any]) -> None:
+    """Raises ValueError that says where the object is not as its kind is."""
+    shape = SHAPES.get(kind)
+    if shape is None:
+        return
+    rest = {name: value for name, value in tree.items() if name != "metadata" and value is not None}
+    try:
+        msgspec.convert({**rest, "metadata": {}}, shape)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from error
