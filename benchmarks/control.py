@@ -273,9 +273,10 @@ async def admission() -> list[Figure]:
                     line.writer.close()
     ninety_nine, median = 1000 * statistics.quantiles(delays, n=100)[98], 1000 * statistics.median(delays)
     return [
-        Figure("admission.reviews", speed, "1/s", f"{CONNECTIONS} connections; {each:.0f} µs of the server's CPU a review, {1e6 / each:,.0f} a second of it"),
+        Figure("admission.reviews", speed, "1/s",
+               f"{CONNECTIONS} connections; {each:.0f} µs of the server's CPU a review, {1e6 / each:,.0f} a second of it"),
         Figure("admission.p99", ninety_nine, "ms", f"{SLOW_RATE} a second, p50 {median:.2f} ms"),
-    ]
+    ]  # fmt: skip
 
 
 async def announced(client: Client) -> tuple[int, str]:

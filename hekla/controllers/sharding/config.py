@@ -84,9 +84,7 @@ def read(text: str, period: float, node_events: bool) -> ShardingConfig:
 def of_flags(texts: Sequence[str], period: float, node_events: bool) -> ShardingConfig:
     """The configuration of `--scheduler-configs`.  Raises ValueError."""
     schedulers = tuple(_of_flag(text) for text in texts or DEFAULT_FLAGS)
-    config = ShardingConfig(schedulers, period if period > 0 else FALLBACK_PERIOD, node_events)
-    config.chains()
-    return config
+    return ShardingConfig(schedulers, period if period > 0 else FALLBACK_PERIOD, node_events)
 
 
 def _of_flag(text: str) -> SchedulerConfig:
@@ -96,14 +94,16 @@ def _of_flag(text: str) -> SchedulerConfig:
     name, type_, low, high, warm, least, most = parts
     if warm.lower() not in _YES_NO:
         raise ValueError(f"{text!r}: preferWarmup has to be true or false, not {warm!r}")
+    # An explicit chain, as in the original: its warm-up preference has no effect there.
     try:
         bounds = {"minCPUUtil": _WORDS.get(low.lower()), "maxCPUUtil": _WORDS.get(high.lower())}
         rate = {key: float(part) if value is None else value for (key, value), part in zip(bounds.items(), (low, high), strict=True)}
         limits = {"minNodes": int(least), "maxNodes": int(most)}
+        made = _completed(name, type_, [PolicyConfig("allocation-rate", 1.0, rate)], limits)
+        made.chain()
     except ValueError as error:
         raise ValueError(f"{text!r}: {error}") from None
-    # An explicit chain, as in the original: its warm-up preference has no effect there.
-    return _completed(name, type_, [PolicyConfig("allocation-rate", 1.0, rate)], limits)
+    return made
 
 
 def _scheduler(tree: Any) -> SchedulerConfig:

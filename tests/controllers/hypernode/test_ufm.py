@@ -149,7 +149,7 @@ async def test_a_network_is_found_and_followed(cluster: Cluster, tmp_path: Path)
 
     def found(source: str = "ufm") -> dict[str, tuple[int, list[str]]]:
         return {
-            each.metadata.name: (each.spec.tier, [body["selector"]["exactMatch"]["name"] for body in msgspec.to_builtins(each.spec.members)])
+            each.metadata.name: _shape(msgspec.to_builtins(each.spec))[::2]
             for each in hypernodes
             if each.metadata.labels.get(names.NETWORK_TOPOLOGY_SOURCE) == source
         }  # fmt: skip
