@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hekla.engine.session import Session
 
 LOW = "lowNodeUtilization"
+_LAST = "rescheduling"
 
 
 class LowNodeUtilization(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -62,16 +63,14 @@ class Rescheduling(Plugin):
     def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
         self.interval = seconds(arguments.interval)
-        self.last: float | None = None
         self.due = False
 
     def open(self, session: Session) -> None:
         self.session = session
-        if self.last is None:
-            self.last = session.now
-        self.due = self.last + self.interval < session.now
+        remembered = session.state.remembered
+        self.due = remembered.setdefault(_LAST, session.now) + self.interval < session.now
         if self.due:
-            self.last = session.now
+            remembered[_LAST] = session.now
 
     def victim_tasks(self, candidates: list[Task]) -> list[Task]:
         if not self.due:

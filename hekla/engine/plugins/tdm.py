@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 ZONE_LABEL = "volcano.sh/revocable-zone"
 MIN_AVAILABLE, MAX_UNAVAILABLE = "volcano.sh/jdb-min-available", "volcano.sh/jdb-max-unavailable"
+_EVICTED = "tdm evicted"
 _FAMILY = "tdm.revocable-zone."
 _TIME = re.compile(r"([0-9]{1,2}):([0-9]{2})")
 _WHOLE = re.compile(r"[+-]?[0-9]+")
@@ -57,7 +58,6 @@ class Tdm(Plugin):
     def __init__(self, arguments: TdmArguments, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
         self.period = seconds(arguments.period)
-        self.evicted_at = -math.inf
 
     def open(self, session: Session) -> None:
         self.session = session
@@ -129,9 +129,10 @@ class Tdm(Plugin):
         return Victims([task for tasks in groups.values() for task in self._budgeted(tasks)])
 
     def victim_tasks(self, candidates: list[Task]) -> list[Task]:
-        if self.evicted_at + self.period > self.session.now:
+        remembered, now = self.session.state.remembered, self.session.now
+        if remembered.get(_EVICTED, -math.inf) + self.period > now:
             return []
-        self.evicted_at = self.session.now
+        remembered[_EVICTED] = now
         groups: dict[str, list[Task]] = {}
         for zone in sorted(self.arguments.zones):
             if not self._closed(zone):

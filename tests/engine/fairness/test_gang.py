@@ -77,8 +77,10 @@ def test_nor_do_too_few() -> None:
 @pytest.mark.scenario("plugins-fairness", 6)
 def test_counters() -> None:
     world = quiet(1)
-    for name, phase, node in (("run", "Running", "n1"), ("bound", "Pending", "n1"), ("failed", "Failed", "n1"), ("done", "Succeeded", "n1"),
-                              ("waits", "Pending", ""), ("r1", "Running", "n1"), ("r2", "Pending", "n1"), ("r3", "Pending", "")):  # fmt: skip
+    for name, phase, node in (
+        ("run", "Running", "n1"), ("bound", "Pending", "n1"), ("failed", "Failed", "n1"), ("done", "Succeeded", "n1"),
+        ("waits", "Pending", ""), ("r1", "Running", "n1"), ("r2", "Pending", "n1"), ("r3", "Pending", ""),
+    ):  # fmt: skip
         world.pod(name, job="g", node=node, phase=phase)
     terminating(world, "r1", "r2", "r3")
     counts = job(world, "g").counts
