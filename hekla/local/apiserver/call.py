@@ -159,13 +159,18 @@ def read_again(call: Call, kind: Kind, new: Json, changed: frozenset[str] | None
     if kind.decode is not None:
         part = new if changed is None else {name: value for name, value in new.items() if name in changed}
         try:
-            decoded = kind.decode(msgspec.json.encode(part), "application/json", call.field_validation)
+            if kind.read_again is not None:
+                decoded = kind.read_again(part, call.field_validation)
+            else:
+                decoded = kind.decode(msgspec.json.encode(part), "application/json", call.field_validation)
         except BadBody as error:
             raise Refusal(error.code, str(error), reason=error.reason) from error
         for text in decoded.warnings:
             call.warn(text)
         tree = decoded.tree
-        new = tree if part is new else {name: tree.get(name, value) for name, value in new.items() if name in tree or name not in part}
+        if changed is not None:
+            tree = {name: tree.get(name, value) for name, value in new.items() if name in tree or name not in changed}
+        new = tree
     new.pop("kind", None)
     new.pop("apiVersion", None)
     return new

@@ -116,6 +116,8 @@ class Kind:
     strategy: Strategy = Strategy()
     decode: Callable[[bytes, str, str], Decoded] | None = None
     """(body, media type, field validation "Strict"|"Warn"|"Ignore") -> tree, pruned and type-checked; raises objects.errors.BadBody."""
+    read_again: Callable[[Json, str], Decoded] | None = None
+    """(patched tree with its kind, field validation) -> as `decode` would read it; None where that takes the bytes."""
     merge_keys: Any = None
     """What the strategic merge of this kind needs (objects.strategic); None: strategic merge is refused (415)."""
     storage: tuple[str, str] = ("", "")

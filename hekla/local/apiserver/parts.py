@@ -58,8 +58,8 @@ def _changed(
     kept = {name: piece for name, piece in pieces.items() if name not in touched}
     if not parts.may_stay(subresource, kept) or (row.owners is not None and not known(row.owners, kind)):
         return False
-    new = change({name: decode(piece) for name, piece in pieces.items() if name in touched})
-    old = {name: decode(piece) for name, piece in pieces.items() if name in touched}
+    new = change({name: decode(pieces[name]) for name in pieces if name in touched})
+    old = {name: decode(pieces[name]) for name in pieces if name in touched}
     if "deletionTimestamp" in old["metadata"] or ("managedFields" in new["metadata"] and not subresource):
         return False
     writer.keep_identity(kind, row, old, new, call.request.method)
@@ -78,7 +78,8 @@ def _changed(
     if strategy.generation and subresource != "status" and differs_outside(new, old):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
     if new != old or held != row.held:
-        resource.collection.update(new, row, held, kept=kept, counts=parts.counts(new, old))
+        left = {name: piece for name, piece in pieces.items() if name in kept or name in new}
+        resource.collection.update(new, row, held, kept=left, counts=parts.counts(new, old))
     return True
 
 

@@ -43,7 +43,11 @@ async def patch(writer: Writer, subresources: Subresources, call: Call) -> Respo
     if call.route.subresource == "scale":
         return await patch_scale(subresources, call, document, media)
 
+    fresh: list[Any] = [document]
+
     def change(old: Json) -> Json:
+        # What comes of a patch may share with it, and is changed later: each attempt has one of its own.
+        document = fresh.pop() if fresh else read_patch(call.request.body, media)
         if books:
             row = call.resource.collection.newest(call.route.key)
             if row is not None and row.owners is not None:
@@ -53,7 +57,13 @@ async def patch(writer: Writer, subresources: Subresources, call: Call) -> Respo
         try:
             new = read_again(call, kind, new, touched(document))
         except Refusal as refusal:
-            raise unfit(kind, new, refusal) from refusal
+            row = call.resource.collection.newest(call.route.key)
+            if row is None:
+                raise
+            old = row.tree()  # what was read again may have lost fields by that
+            if kind.present is not None:
+                old = kind.present(old)
+            raise unfit(kind, apply(kind, old, read_patch(call.request.body, media), media), refusal) from refusal
         if emptied:
             new["metadata"]["managedFields"] = []
         return new

@@ -7,7 +7,10 @@ from hekla.local.apiserver.kind import FieldError, Json
 
 def differs_outside(new: Json, old: Json) -> bool:
     """Whether anything but metadata and status changed."""
-    return any(key not in ("metadata", "status") and new.get(key) != old.get(key) for key in new.keys() | old.keys())
+    for key, value in new.items():
+        if key != "metadata" and key != "status" and value != old.get(key):
+            return True
+    return any(key not in new and key != "metadata" and key != "status" and value is not None for key, value in old.items())
 
 
 def new_finalizers(metadata: Json, before: Json) -> list[FieldError]:

@@ -225,7 +225,7 @@ class Collection:
             return ()
         found: list[str] = []
         for first, leaf, path in self._paths:
-            if first in kept:
+            if first in kept and first not in tree:
                 found.append(before[len(found)])
                 continue
             value = tree.get(first)
@@ -264,8 +264,8 @@ class Collection:
     ) -> Write:
         """Accepts a new state of `old`, which must be the newest; its fields keep their owners where nothing else is said.
 
-        `kept` are fields at the top that stay as the bytes that they are, and then are not in the tree.  `fields` are the
-        selectable ones, where the caller knows them.  What does not count is of no interest to those who keep books."""
+        `kept` are the fields at the top in their order, metadata first, as the bytes that they are; those that the tree has are
+        the tree's.  `fields` are the selectable ones, where the caller knows them.  What does not count is of no interest to those who keep books."""
         return self._accept(MODIFIED, tree, old, old.held if held is None else held, kept, fields, counts)
 
     def delete(self, tree: Json, old: Row) -> Write:
@@ -287,7 +287,7 @@ class Collection:
         metadata = tree["metadata"]
         metadata["resourceVersion"] = str(version)
         if kept:
-            data = encode({"metadata": metadata, **kept, **tree})
+            data = encode({**kept, **tree})
         else:
             data = encode(tree if next(iter(tree)) == "metadata" else {"metadata": metadata, **tree})
         if fields is None:

@@ -189,10 +189,13 @@ class Writer:
             # The one message of its form that names the resource, not the kind.
             raise invalid(replace(route.kind, kind=route.kind.plural), route.name, [error])
         if route.subresource == "status":
+            metadata.pop("managedFields", None)  # nobody's owners change through a status
             given = {name: tree[name] for name in ("metadata", "status") if name in tree}
-            row = await parts.modify(self, call, lambda old: tree_copy(given), parts.STATUS)
+            row = await parts.modify(self, call, lambda old: given, parts.STATUS)
             if row is not None:
                 return self.answer(call, 200, row, {})
+            tree = read_body(call)  # which the attempt has changed
+            self._place(route.kind, tree["metadata"], route.namespace)
         return await self.modify(call, lambda old: tree_copy(tree), retry=not metadata.get("resourceVersion"))
 
     async def modify(self, call: Call, change: Change, *, retry: bool) -> Response:

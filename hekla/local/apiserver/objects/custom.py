@@ -66,9 +66,10 @@ def _kind(spec: Json, version: Json) -> Kind:
             validate_status=behaviour.validate_update,
             generation=True,
             unconditional_update=False,
-            parts=Parts(behaviour.may_stay, behaviour.default, behaviour.parts_fit),
+            parts=Parts(behaviour.may_stay, behaviour.fill, behaviour.parts_fit),
         ),
         decode=behaviour.decode,
+        read_again=behaviour.read_again,
         custom=True,
         warning=_warning(group, version, kind),
         scale=scale,
@@ -185,8 +186,13 @@ class _Rules:
         if self._check is None:
             return True
         if self._check_change is not None and old is not rules.NOTHING:
-            return self._check_change(tree, old, ())
+            return self._check_change(tree, old)
         return self._check(tree)
+
+    def fill(self, tree: Json) -> None:
+        """The defaults alone, in what was decoded a moment ago."""
+        if self._default is not None:
+            self._default(tree)
 
     def may_stay(self, subresource: str, kept: Collection[str]) -> bool:
         if not self._compiled:
@@ -194,7 +200,7 @@ class _Rules:
         return self._whole is not None and self._whole.isdisjoint(kept)
 
     def parts_fit(self, new: Json, old: Json, kept: Collection[str], subresource: str) -> bool:
-        if check_metadata(new, bare_finalizers=True):
+        if new["metadata"] != old["metadata"] and check_metadata(new, bare_finalizers=True):
             return False
         if self._check_change is not None and not self._check_change(new, old, kept):
             return False
@@ -223,6 +229,16 @@ class _Rules:
         else:
             raise unsupported_media_type(("application/json", "application/yaml"))
         self._check_kind(tree, body)
+        return self._checked(tree, validation, texts)
+
+    def read_again(self, tree: Json, validation: str) -> Decoded:
+        """What a patch has made of an object that was decoded once; its kind is known to be right.  Raises BadBody."""
+        if not self._compiled:
+            self._compile()
+        return self._checked(tree, validation, [])
+
+    def _checked(self, tree: Json, validation: str, texts: list[str]) -> Decoded:
+        """Metadata in its form, and no fields that the schema does not know."""
         meta = tree.get("metadata")
         if meta is None:
             tree["metadata"] = {}

@@ -167,7 +167,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def apply_merge(tree: Any, patch: Any) -> Any:
-    """RFC 7386: members replace, nulls remove, lists replace whole."""
+    """RFC 7386: members replace, nulls remove, lists replace whole.  The result shares with both what it takes over whole."""
     try:
         return _merge(tree, patch)
     except RecursionError:
@@ -176,7 +176,7 @@ def apply_merge(tree: Any, patch: Any) -> Any:
 
 def _merge(tree: Any, patch: Any) -> Any:
     if not isinstance(patch, dict):
-        return _copy(patch)
+        return patch
     result = dict(tree) if isinstance(tree, dict) else {}
     for key, value in patch.items():
         if value is None:

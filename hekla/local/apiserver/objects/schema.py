@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection
 from datetime import datetime
 from ipaddress import IPv4Address, IPv6Address
-from typing import Any
+from typing import Any, Protocol
 
 from hekla.local.apiserver.kind import Json
 
@@ -184,7 +184,10 @@ def checker(schema: Json, *, root: bool = False) -> Checker | None:
     return check
 
 
-ChangeChecker = Callable[[Json, Json, Collection[str]], bool]
+class ChangeChecker(Protocol):
+    """Whether what an update makes of `old` fits."""
+
+    def __call__(self, new: Json, old: Json, kept: Collection[str] = ()) -> bool: ...
 
 
 def change_checker(schema: Json) -> ChangeChecker | None:
@@ -201,7 +204,7 @@ def change_checker(schema: Json) -> ChangeChecker | None:
         if name not in IMPLICIT and (test := checker(inner)) is not None
     }
 
-    def check(new: Json, old: Json, kept: Collection[str]) -> bool:
+    def check(new: Json, old: Json, kept: Collection[str] = ()) -> bool:
         for name in required:
             if name not in new and name not in kept:
                 return False
