@@ -5,6 +5,7 @@ The scheduler allocates, the controller of claims gives back.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from hekla.api import core, scheduling
 from hekla.api.resource import DEVICE_CLASS, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, RESOURCE_SLICE
 from hekla.kube import config
 from hekla.kube.client import Client
+from hekla.kube.errors import NotFound
 from tests.cluster.conftest import cluster_of_our_own
 from tests.local_controllers.live import eventually, is_gone
 
@@ -38,7 +40,8 @@ async def _clear(client: Client) -> None:
         await client.delete(core.POD, pod["metadata"]["name"], "default", grace=0)
     for kind in (RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE):
         for one in (await client.list(kind.untyped, "default")).items:
-            await client.delete(kind, one["metadata"]["name"], "default")
+            with suppress(NotFound):  # claims made from templates go with their pods, by themselves
+                await client.delete(kind, one["metadata"]["name"], "default")
 
     async def empty() -> bool:
         return not (await client.list(RESOURCE_CLAIM.untyped, "default")).items
