@@ -110,6 +110,12 @@ class Cluster:
         digest = hashlib.sha256(os.fsencode(self.directory)).hexdigest()[:16]
         return Path(tempfile.gettempdir()) / f"hekla-{os.getuid()}-{digest}" / "api.sock"
 
+    @property
+    def closed(self) -> list[Path]:
+        """What pods must not see: the keys, the sockets and the data, of this cluster and of its neighbours."""
+        around = self.directory.parent
+        return [around if around == state_home().absolute() else self.directory, self.socket.parent]
+
     def exists(self) -> bool:
         """Whether the cluster was made.  Raises ClusterError where the system does not let this user look."""
         try:
@@ -190,6 +196,7 @@ class Cluster:
             Program("agent", (
                 "agent", internal, f"--root-dir={self.pods}", f"--nodes={settings.nodes}",
                 f"--api-server-address=127.0.0.1:{settings.port}",
+                f"--closed-paths={','.join(str(path) for path in self.closed)}",
                 *([f"--node-cpu={settings.node_cpu}"] if settings.node_cpu else []),
                 *([f"--node-memory={settings.node_memory}"] if settings.node_memory else []),
                 *([f"--isolation={settings.isolation}"] if settings.isolation != "auto" else []),

@@ -60,6 +60,7 @@ FLAGS = (
     Flag("container-log-max-files", WHOLE, 5, "so many of these sizes are kept", check=between(2, 1000)),
     Flag("api-server-address", TEXT, "", "host:port at which pods reach the API server (default: as the kubeconfig has it)"),
     Flag("isolation", TEXT, "auto", "auto, shared-network to leave pods in this machine's network, or none to do without any namespaces"),
+    Flag("closed-paths", TEXTS, [], "directories that no pod sees, such as that of the cluster's keys (the root-dir is one already)"),
     Flag("eviction-hard", TEXT, pressure.DEFAULT, "how little memory, disk and processes a node lets be left", check=threshold_problem),
     Flag("port", WHOLE, 0, "port of the node's endpoint on 127.0.0.1; 0 for any free one", check=between(0, 65535)),
     Flag("tls-cert-file", TEXT, "", "certificate of the node's endpoint (default: one of its own making)"),
@@ -174,6 +175,7 @@ async def make_agent(daemon: Daemon, root: Path, images: Images, recorder: Recor
     agent = Agent(daemon.client, root, found, images, recorder, await api_address(daemon), thresholds)
     agent.host.clock.max_size = max(4096, quantity.milli(daemon.options.container_log_max_size) // 1000)
     agent.host.clock.max_files = daemon.options.container_log_max_files
+    agent.host.close_to_pods(Path(path) for path in daemon.options.closed_paths)
     return agent
 
 

@@ -18,7 +18,7 @@ from hekla.kube.http.server import Request, Response, Stream, Upgrade
 from hekla.local.agent import console
 from hekla.local.agent.logbook import Clock, Options, read
 from hekla.local.agent.records import PodDirectory, Slot
-from hekla.local.agent.streaming import Streaming
+from hekla.local.agent.streaming import Refused, Streaming, check_asker
 
 PLAIN = "text/plain"
 STREAMS = {"exec": 4, "attach": 4, "portForward": 3}
@@ -44,6 +44,11 @@ class Endpoint:
 
     def __call__(self, request: Request) -> Response | Stream | Upgrade:
         parts = request.path.strip("/").split("/")
+        if parts != ["healthz"] and request.peer.common_name:
+            try:
+                check_asker(request.peer)
+            except Refused as refused:
+                return refused.response()
         if request.method in ("GET", "POST") and len(parts) == STREAMS.get(parts[0]):
             return self.stream(parts, request)
         if request.method != "GET":

@@ -16,7 +16,7 @@ from typing import Protocol
 from hekla.api import core
 from hekla.kube.client import Client
 from hekla.kube.events import Recorder
-from hekla.local.agent import hosts, machine, naming
+from hekla.local.agent import hosts, machine, naming, preload
 from hekla.local.agent.ceilings import Ceilings
 from hekla.local.agent.cgroups import Groups
 from hekla.local.agent.environment import Sources
@@ -141,11 +141,16 @@ class Host:
         self.on_new_network: Callable[[], None] = lambda: None
         self._stale: set[str] = set()
         self._rewrite: asyncio.TimerHandle | None = None
+        self.closed: list[str] = []
         self.path = self._search_path()
+        self.preload = ""
+        """The library that gives programs the pod's own ports and names; "" where it is not needed, or cannot be had."""
 
     async def start(self) -> None:
         self.clock.start()
         self.reporter.start()
+        if self.network is None and self.isolation.private_addresses:
+            self.preload = await asyncio.to_thread(preload.library, self.root / "bin")
         records = [record for directory in pod_directories(self.root) if (record := directory.record()) is not None]
         if self.network is not None:
             self.network.recall = self._network_is_new
@@ -191,7 +196,8 @@ class Host:
         """The PATH of containers: the agent's, the usual places, and last a `python` and `python3` that are surely there."""
         programs = self.root / "bin"
         programs.mkdir(parents=True, exist_ok=True)
-        os.chmod(self.root, stat.S_IMODE(self.root.stat().st_mode) | 0o111)
+        if not self.isolation.mounts:  # else nobody goes this way: containers see what is theirs in a view of their own
+            os.chmod(self.root, stat.S_IMODE(self.root.stat().st_mode) | 0o111)
         os.chmod(programs, 0o755)
         for name in ("python", "python3"):
             script = programs / name
@@ -199,6 +205,16 @@ class Host:
             os.chmod(script, 0o755)
         parts = [*os.environ.get("PATH", "").split(":"), *STANDARD_PATH.split(":"), str(programs)]
         return ":".join(dict.fromkeys(part for part in parts if part))
+
+    def close_to_pods(self, paths: Iterable[Path]) -> None:
+        """From now on no container sees these directories and the agent's own, where it has a view of its own."""
+        found = sorted({os.path.realpath(path) for path in [*paths, self.root]})
+        if self.isolation.mounts:
+            self.closed = [path for path in found if not any(path.startswith(f"{other}/") for other in found)]
+
+    def shown(self, scratch: Path) -> list[str]:
+        """What a container sees of the closed directories: where it starts, and the programs that stand in for those of images."""
+        return [str(scratch), str(self.root / "bin")] if self.closed else []
 
     def image_environment(self) -> dict[str, str]:
         """What an image's own environment would bring."""

@@ -52,6 +52,14 @@ class Launch(msgspec.Struct, kw_only=True, omit_defaults=True):
     """By source: the directory of the volume that it must not lead out of, whatever a container has laid into it meanwhile."""
     read_only: bool = False
     """The container may write to its volumes alone."""
+    closed: list[str] = []
+    """Directories of this machine that the container does not see."""
+    shown: list[str] = []
+    """What it does see of them, where it is: its working directory, our own programs."""
+    dropped: list[int] = []
+    """Numbers of the capabilities that it can never have."""
+    no_new_privileges: bool = False
+    """Programs that belong to root and say so get nobody root's rights."""
     hostname: str = ""
     user: int | None = None
     group: int | None = None

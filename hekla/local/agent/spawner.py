@@ -41,7 +41,7 @@ CLONE_NEWNET = 0x40000000
 FLAGS = {"user": CLONE_NEWUSER, "mount": CLONE_NEWNS, "uts": CLONE_NEWUTS, "pid": CLONE_NEWPID}
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC = 1, 2, 4, 8, 32, 4096, 16384
 MS_UNBINDABLE, MS_PRIVATE = 1 << 17, 1 << 18
-PR_SET_CHILD_SUBREAPER = 36
+PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 24, 36, 38
 PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 MNT_DETACH = 2
 MOUNT_SETATTR, MOUNT_ATTR_RDONLY, AT_RECURSIVE, AT_FDCWD = 442, 1, 0x8000, -100
@@ -138,10 +138,14 @@ class Tree:
         self.slot = slot
         self.old_root = ""
 
-    def build(self, mounts: list[tuple[str, str, bool]], beneath: dict[str, str], read_only: bool) -> None:
+    def build(self, launch: dict[str, Any]) -> None:
         """Places all mounts, outer ones first.  Sources are held open, because what is placed may cover where they are."""
-        ordered = sorted(mounts, key=lambda entry: entry[1].count("/"))
+        beneath, read_only = launch.get("beneath", {}), launch.get("read_only", False)
+        ordered = sorted(launch.get("mounts", ()), key=lambda entry: entry[1].count("/"))
         held = [open_beneath(source, beneath.get(source, "")) for source, _, _ in ordered]
+        self.cover(launch.get("closed", []), launch.get("shown", []))
+        if launch.get("dropped"):
+            self.mirror("/dev")  # root's rights to files are enough to read a whole disk
         if any(not os.path.lexists("/" + target.split("/")[1]) for _, target, _ in ordered):
             self.mirror_root()
         for descriptor, (_, target, closed) in zip(held, ordered):
@@ -155,6 +159,21 @@ class Tree:
             for target in [*(t for _, t, shut in ordered if not shut), "/dev/shm", "/dev/pts"]:
                 if os.path.ismount(target) or os.path.isfile(target):
                     set_read_only(target, False)
+
+    def cover(self, closed: list[str], shown: list[str]) -> None:
+        """Lays an empty directory over each that the container shall not see, and what it may see of them back into its place.
+
+        Nothing of the container's begins below a cover: from a directory there, `..` would lead around it.
+        """
+        held = [(os.open(path, os.O_PATH | os.O_CLOEXEC), path) for path in shown]
+        for path in closed:
+            if os.path.isdir(path):
+                mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, "mode=711,size=1m")
+                self.made.add(os.stat(path).st_dev)
+        for descriptor, path in held:
+            os.makedirs(path, 0o711, exist_ok=True)
+            mount(f"/proc/self/fd/{descriptor}", path, flags=MS_BIND | MS_REC)
+            os.close(descriptor)
 
     def place(self, source: str, target: str, read_only: bool) -> None:
         """Mounts `source` at `target`, making room for it where the path does not exist."""
@@ -288,7 +307,7 @@ def begin(slot: str, answer: Callable[[str], None]) -> None:
     if namespaces:
         enter(namespaces)
     if "mount" in namespaces:
-        Tree(slot).build(launch.get("mounts", ()), launch.get("beneath", {}), launch.get("read_only", False))
+        Tree(slot).build(launch)
     if "uts" in namespaces and launch.get("hostname"):
         hostname = launch["hostname"].encode()
         check(libc.sethostname(hostname, len(hostname)), "sethostname")
@@ -323,7 +342,7 @@ def begin(slot: str, answer: Callable[[str], None]) -> None:
         os.dup2(descriptor, place, inheritable=True)
     if tty:
         own_terminal(launch.get("user"), leader="pid" not in namespaces)
-    become(launch.get("user"), launch.get("group"), launch.get("groups", []))
+    become(launch)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # not before: an agent that has died must not take this child with it
     keeper = KEEPER_AT_TERMINAL if tty else KEEPER
     script = keeper if "pid" in namespaces else keeper + SWEEP
@@ -372,8 +391,13 @@ def leave_holder(slot: str, launch: dict[str, Any], log: int) -> tuple[int, int]
     return reads, go
 
 
-def become(user: int | None, group: int | None, groups: list[int]) -> None:
-    """Takes the user and groups that the pod asks for; only root can."""
+def become(launch: dict[str, Any]) -> None:
+    """Gives away the rights that the container is to go without, and takes its user and groups; only root can."""
+    user, group, groups = launch.get("user"), launch.get("group"), launch.get("groups", [])
+    for number in launch.get("dropped", ()):
+        libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0)  # an older kernel does not know the newest ones, nor an ordinary user any
+    if launch.get("no_new_privileges"):
+        libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     if group is not None:
         os.setgroups(groups)
         os.setgid(group)
@@ -514,7 +538,7 @@ def join(pid: int, slot: str, argv: list[str], tty: bool = False) -> None:
         env.setdefault("TERM", "xterm")
     os.chdir(cwd)
     command = whole_path(argv[0], cwd, env.get("PATH", "/usr/bin:/bin"))
-    become(launch.get("user"), launch.get("group"), launch.get("groups", []))
+    become(launch)
     if command is None:
         os.write(2, f'exec: "{argv[0]}": executable file not found in $PATH\n'.encode())
         os._exit(126)

@@ -46,7 +46,7 @@ def check_asker(peer: Peer) -> None:
     if not peer.common_name:
         raise Refused(401, "this node's endpoint runs commands only for API servers that show a certificate; start the agent with "
                            "--client-ca-file")  # fmt: skip
-    raise Refused(403, f"{peer.common_name} may not run commands on this node; ask the API server")
+    raise Refused(403, f"{peer.common_name} may not ask this node; ask the API server")
 
 
 def spdy_choice(request: Request, spoken: Sequence[str]) -> str:

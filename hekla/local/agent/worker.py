@@ -21,7 +21,7 @@ from typing import Any
 from hekla.api import core, quantity
 from hekla.kube.errors import ApiError, Conflict, NotFound
 from hekla.kube.http.client import TransportError
-from hekla.local.agent import containers, environment, isolation, probes, statuses, volumes
+from hekla.local.agent import containers, environment, isolation, powers, preload, probes, statuses, volumes
 from hekla.local.agent.containers import Run
 from hekla.local.agent.host import HOST_ADDRESS, Host
 from hekla.local.agent.hosts import kernel_hostname
@@ -521,6 +521,9 @@ class Worker:
             mounts = []
             if cwd and not os.path.isdir(cwd):
                 cwd = str(scratch)
+        if host.preload and not self.cable and not pod.spec.host_network:
+            own_name = "" if "uts" in host.isolation.namespaces else kernel_hostname(pod)
+            known = preload.variables(known, host.preload, self.view.pod_ip, own_name)
         cgroup = host.groups.make(self.uid, spec, attempt) if host.groups is not None else ""
         return Launch(
             argv=argv, env=known, cwd=cwd or str(scratch), mounts=mounts, hostname=kernel_hostname(pod), cgroup=cgroup,
@@ -528,6 +531,8 @@ class Worker:
             groups=groups if host.isolation.change_user else [], beneath=beneath,
             namespaces=[kind for kind in host.isolation.namespaces if kind != "pid" or not pod.spec.host_pid],
             read_only=bool(security.read_only_root_filesystem),
+            closed=host.closed, shown=host.shown(scratch), dropped=powers.dropped(security) if host.isolation.mounts else [],
+            no_new_privileges=security.allow_privilege_escalation is False,
             stdin=spec.stdin, stdin_once=spec.stdin_once, tty=spec.tty,
             network=self.cable or "",
         )  # fmt: skip

@@ -11,7 +11,7 @@ from hekla.kube.http.server import Peer, Request
 from hekla.local.apiserver.identity import ADMIN, AUTHENTICATED, NOBODY, User
 from hekla.local.apiserver.status import Refusal
 from hekla.local.apiserver.store import DELETED, Event
-from hekla.local.apiserver.tokens import ISSUER, Tokens
+from hekla.local.apiserver.tokens import ISSUER, POD_UID, Tokens
 
 REMEMBER_SECONDS = 10.0
 """How long a verified token is believed without looking again."""
@@ -75,7 +75,7 @@ class Authenticator:
             return other[0] if other is not None else None
         now = time.time()
         known = self._known.get(token)
-        if known is not None and known[1] > now:
+        if known is not None and known[1] > now and (POD_UID not in known[0].extra or self.tokens.pod_lives(known[0])):
             return known[0]
         verified = self.tokens.verify(token)
         if verified is None:

@@ -27,6 +27,8 @@ from hekla.local.apiserver.store import encode
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 LEGACY_ISSUER, LEGACY_CLAIM = "kubernetes/serviceaccount", "kubernetes.io/serviceaccount/"
 SHORTEST, LONGEST = 600, 1 << 32
+POD_NAME, POD_UID = "authentication.kubernetes.io/pod-name", "authentication.kubernetes.io/pod-uid"
+"""What is told of the pod that a token was made for."""
 BOUND = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
 TOKEN_REQUEST = Kind("authentication.k8s.io", "v1", "TokenRequest", "tokenrequests", True)
 
@@ -89,8 +91,8 @@ class Tokens:
         self._must_live("serviceaccounts", namespace, name, uid)
         if "pod" in bound:
             self._must_live("pods", namespace, bound["pod"]["name"], bound["pod"]["uid"])
-            extra["authentication.kubernetes.io/pod-name"] = (bound["pod"]["name"],)
-            extra["authentication.kubernetes.io/pod-uid"] = (bound["pod"]["uid"],)
+            extra[POD_NAME] = (bound["pod"]["name"],)
+            extra[POD_UID] = (bound["pod"]["uid"],)
         elif "node" in bound:
             self._must_live("nodes", "", bound["node"]["name"], bound["node"]["uid"])
         if "secret" in bound:
@@ -101,6 +103,15 @@ class Tokens:
                 extra["authentication.kubernetes.io/node-uid"] = (bound["node"]["uid"],)
         groups = (SERVICE_ACCOUNT[:-1] + "s", f"{SERVICE_ACCOUNT[:-1]}s:{namespace}", AUTHENTICATED)
         return User(f"{SERVICE_ACCOUNT}{namespace}:{name}", groups, uid, extra)
+
+    def pod_lives(self, user: User) -> bool:
+        """Whether the pod that the token of this user was made for is still there."""
+        namespace = user.name.split(":")[2]
+        try:
+            self._must_live("pods", namespace, user.extra[POD_NAME][0], user.extra[POD_UID][0])
+        except LookupError:
+            return False
+        return True
 
     def _legacy_user(self, claims: Json) -> User:
         """Of a token without an end, which lives as long as its Secret."""

@@ -252,12 +252,15 @@ def _mounts(mounts: list[Json], path: str, volumes: frozenset[str], found: Error
         elif target in seen:
             found.append(invalid(f"{where}.mountPath", target, "must be unique"))
         seen.add(target)
-        inside = mount.get("subPath")
-        if inside:
-            if inside.startswith("/"):
-                found.append(invalid(f"{where}.subPath", inside, "must be a relative path"))
-            if ".." in inside.split("/"):
-                found.append(invalid(f"{where}.subPath", inside, "must not contain '..'"))
+        for field in ("subPath", "subPathExpr"):
+            inside = mount.get(field)
+            if inside:
+                if inside.startswith("/"):
+                    found.append(invalid(f"{where}.{field}", inside, "must be a relative path"))
+                if ".." in inside.split("/"):
+                    found.append(invalid(f"{where}.{field}", inside, "must not contain '..'"))
+        if mount.get("subPath") and mount.get("subPathExpr"):
+            found.append(invalid(f"{where}.subPathExpr", mount["subPathExpr"], "subPathExpr and subPath are mutually exclusive"))
 
 
 def _gates(gates: Any, path: str, found: Errors) -> None:

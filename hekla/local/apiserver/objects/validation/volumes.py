@@ -58,10 +58,15 @@ def _details(volume: Json, path: str, found: Errors) -> None:
         where = f"{path}.projected.sources[{position}]"
         if len(projection) > 1:
             found.append(forbidden(where, "may not specify more than 1 volume type"))
+        for source in ("secret", "configMap", "downwardAPI"):
+            if projection.get(source):
+                _modes(projection[source], f"{where}.{source}", found)
         token = projection.get("serviceAccountToken")
         if token is not None:
             if not token.get("path"):
                 found.append(required(f"{where}.path"))
+            else:
+                local_path(token["path"], f"{where}.path", found)
             if token.get("expirationSeconds", 3600) < 600:
                 why = "may not specify a duration less than 10 minutes"
                 found.append(invalid(f"{where}.expirationSeconds", token["expirationSeconds"], why))

@@ -1,0 +1,1 @@
+"""What strangers, pods and users without rights get: nothing.  Each file is one way in."""
