@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from hekla.engine.world import World, policy
 
@@ -215,3 +218,271 @@ def test_a_selector_that_fails_on_a_device_binds_nothing_and_says_so():
     pod(here, "one", "mine")
     assert not here.run().binds and here.phase("one") == "Inqueue"
     assert "selector of device gpu-0 failed" in refusal(here, "one")
+
+
+# ------------------------------------------------------------------------------------------------- what requests may say
+
+
+def held(here: World) -> dict[Any, int]:
+    return dict(here.state.claims.usage.held)
+
+
+def test_all_devices_of_a_node_or_none():
+    here = world("n1", "n2")
+    slice_of(here, "n1", "gpu-0", "gpu-1")
+    slice_of(here, "n2", "gpu-0", "gpu-1", "gpu-2")
+    claim(here, "one", request(when=[f'device.driver == "{DRIVER}"']))
+    here.job("first", pods=0, min_available=1)
+    here.pod("first-0", job="first", spec={**using("one"), "nodeSelector": {"kubernetes.io/hostname": "n1"}})
+    here.run()
+    settle(here)
+    claim(here, "every", request(every=True))
+    pod(here, "second", "every")
+    bind, = here.run().binds
+    assert bind.node == "n2" and devices(here, "every", "second-0") == {"gpu-0", "gpu-1", "gpu-2"}
+    settle(here)
+    claim(here, "again", request(every=True))
+    pod(here, "third", "again")
+    assert not here.run().binds
+
+
+def test_looking_after_a_device_that_is_in_use():
+    here = world("n1")
+    slice_of(here, "n1", "gpu-0")
+    for name, admin in (("user", False), ("admin", True), ("late", False)):
+        claim(here, name, request(**({"adminAccess": True} if admin else {})))
+        pod(here, name, name)
+        if admin:
+            bind, = here.run().binds
+            assert bind.claims["default/admin"]["devices"]["results"][0]["adminAccess"] is True
+            settle(here)
+            here.end("user")
+            release(here, "user")
+        elif name == "user":
+            here.run()
+            settle(here)
+    assert len(here.run().binds) == 1  # who only looks after it does not keep it from others
+
+
+def test_devices_that_agree_and_devices_that_differ():
+    here = world("n1")
+    numa = [{"name": f"gpu-{at}", "attributes": {"numa": {"int": at % 2}, "id": {"string": f"x{at // 2}"}}} for at in range(4)]
+    slice_of(here, "n1", *numa)
+    claim(here, "same", request(count=2), constraints=[{"matchAttribute": f"{DRIVER}/numa"}])
+    pod(here, "a", "same")
+    here.run()
+    assert devices(here, "same", "a-0") in ({"gpu-0", "gpu-2"}, {"gpu-1", "gpu-3"})
+    other = world("n1")
+    slice_of(other, "n1", *numa)
+    claim(other, "apart", request(count=2), constraints=[{"distinctAttribute": f"{DRIVER}/numa"}, {"matchAttribute": f"{DRIVER}/id"}])
+    pod(other, "a", "apart")
+    other.run()
+    assert devices(other, "apart", "a-0") in ({"gpu-0", "gpu-1"}, {"gpu-2", "gpu-3"})
+    claim(other, "unknown", request(), constraints=[{"matchAttribute": "other.example.com/numa"}])
+    pod(other, "b", "unknown")
+    assert not other.run().binds or all(bind.pod != "default/b-0" for bind in other.decisions.binds)
+
+
+def test_a_tainted_device_goes_to_who_tolerates_it():
+    here = world("n1")
+    slice_of(here, "n1", device("gpu-0", taints=[{"key": "broken", "value": "yes", "effect": "NoSchedule"}]))
+    claim(here, "mine")
+    pod(here, "a", "mine")
+    assert not here.run().binds
+    claim(here, "tough", request(tolerations=[{"key": "broken", "operator": "Exists"}]))
+    pod(here, "b", "tough")
+    bind, = here.run().binds
+    assert bind.pod == "default/b-0"
+    assert bind.claims["default/tough"]["devices"]["results"][0]["tolerations"] == [{"key": "broken", "operator": "Exists"}]
+
+
+def test_parts_of_a_device_share_its_counters():
+    """One card of 40 GiB that can be had whole, or in two halves: a half keeps the whole from others, not the other half."""
+    here = world("n1")
+
+    def part(name: str, memory: str) -> dict[str, Any]:
+        return device(name, consumesCounters=[{"counterSet": "card", "counters": {"memory": {"value": memory}}}],
+                      attributes={"size": {"string": memory}})  # fmt: skip
+
+    counters = [{"name": "card", "counters": {"memory": {"value": "40Gi"}}}]
+    slice_of(here, "n1", part("whole", "40Gi"), part("half-0", "20Gi"), part("half-1", "20Gi"), sharedCounters=counters)
+    half = [f'device.attributes["{DRIVER}"].size == "20Gi"']
+    whole = [f'device.attributes["{DRIVER}"].size == "40Gi"']
+    for name, when in (("a", half), ("b", whole), ("c", half), ("d", half)):
+        claim(here, name, request(when=when))
+        pod(here, name, name)
+    assert {bind.pod for bind in here.run().binds} == {"default/a-0", "default/c-0"}
+    settle(here)
+    for name in ("a", "c", "d"):
+        here.end(name)
+        release(here, name)
+    here.state.remove_pod("default/d-0")
+    assert {bind.pod for bind in here.run().binds} == {"default/b-0"}
+
+
+def test_shares_of_a_device_add_up_to_its_capacity():
+    here = world("n1")
+    policy_of_bandwidth = {"default": "1G", "validRange": {"min": "1G", "step": "1G"}}
+    capacity = {"bandwidth": {"value": "10G", "requestPolicy": policy_of_bandwidth}}
+    slice_of(here, "n1", device("nic", allowMultipleAllocations=True, capacity=capacity))
+    for name, amount in (("a", "4G"), ("b", "4500M"), ("c", "2G"), ("d", None)):
+        claim(here, name, request(**({"capacity": {"requests": {"bandwidth": amount}}} if amount else {})))
+        pod(here, name, name)
+    placed = {bind.pod: bind.claims[f"default/{bind.job.partition('/')[2]}"]["devices"]["results"][0] for bind in here.run().binds}
+    shares = {pod: one["consumedCapacity"]["bandwidth"] for pod, one in placed.items()}
+    assert shares == {"default/a-0": "4G", "default/b-0": "5G", "default/d-0": "1G"}
+    assert len({one["shareID"] for one in placed.values()}) == 3
+    assert here.state.claims.usage.consumed == {(DRIVER, "n1", "nic"): {"bandwidth": 10**13}}
+
+
+def test_devices_behind_the_network_are_seen_from_their_nodes():
+    here = world("n1")
+    here.nodes("n2", cpu=64, labels={"rack": "r1"})
+    here.nodes("n3", cpu=64, labels={"rack": "r1"})
+    term = {"matchExpressions": [{"key": "rack", "operator": "In", "values": ["r1"]}]}
+    slice_of(here, "fabric", "d-0", "d-1", nodeSelector={"nodeSelectorTerms": [term]})
+    here.job("pair", pods=0, min_available=2)
+    for number in range(2):
+        claim(here, f"c{number}")
+        here.pod(f"pair-{number}", job="pair", spec=using(f"c{number}"))
+    found = here.run().binds
+    assert len(found) == 2 and {bind.node for bind in found} <= {"n2", "n3"}
+    assert {one["nodeSelector"]["nodeSelectorTerms"][0]["matchExpressions"][0]["values"][0]
+            for bind in found for one in bind.claims.values()} == {"r1"}  # fmt: skip
+    assert len(held(here)) == 2
+    everywhere = world("n1")
+    slice_of(everywhere, "cloud", "d-0", allNodes=True)
+    claim(everywhere, "mine")
+    pod(everywhere, "a", "mine")
+    bind, = everywhere.run().binds
+    assert "nodeSelector" not in bind.claims["default/mine"]
+
+
+def test_each_device_may_say_where_it_is():
+    here = world("n1", "n2")
+    listed = [device("d-0", nodeName="n2"), device("d-1", allNodes=True)]
+    slice_of(here, "mixed", *listed, perDeviceNodeSelection=True)
+    claim(here, "both", request(count=2))
+    pod(here, "a", "both")
+    bind, = here.run().binds
+    assert bind.node == "n2"
+
+
+def test_a_pool_that_is_being_written_is_left_alone():
+    here = world("n1")
+    slice_of(here, "n1", "gpu-0", number=0, of=2)
+    claim(here, "mine")
+    pod(here, "a", "mine")
+    assert not here.run().binds
+    slice_of(here, "n1", "gpu-1", number=1, of=2)
+    assert here.run().binds
+    newer = world("n1")
+    slice_of(newer, "n1", "old", number=0, generation=1)
+    slice_of(newer, "n1", "new", number=1, generation=2)
+    claim(newer, "mine")
+    pod(newer, "a", "mine")
+    newer.run()
+    assert devices(newer, "mine", "a-0") == {"new"}
+
+
+def test_what_drivers_are_told():
+    here = world("n1")
+    device_class(here, "gpu", config=[{"opaque": {"driver": DRIVER, "parameters": {"mode": "class"}}}])
+    slice_of(here, "n1", "gpu-0", "gpu-1")
+    own = [{"requests": [name], "opaque": {"driver": DRIVER, "parameters": {"mode": "claim"}}} for name in ("b", "z")]
+    claim(here, "mine", request("a"), request("b"), config=own)
+    pod(here, "p", "mine")
+    bind, = here.run().binds
+    assert [(one["source"], one["requests"]) for one in bind.claims["default/mine"]["devices"]["config"]] == [
+        ("FromClass", ["a"]), ("FromClass", ["b"]), ("FromClaim", ["b"]),
+    ]  # fmt: skip
+
+
+def test_a_claim_of_another_pod_is_not_taken():
+    here = world("n1")
+    slice_of(here, "n1", "gpu-0")
+    here.state.upsert_other("ResourceClaim", {
+        "metadata": {"name": "theirs", "namespace": "default", "ownerReferences": [{"kind": "Pod", "name": "x", "uid": "other"}]},
+        "spec": {"devices": {"requests": [request()]}}, "status": {},
+    })  # fmt: skip
+    pod(here, "a", "theirs")
+    assert not here.run().binds and "was not created for the pod" in refusal(here, "a")
+
+
+def test_nonsense_is_left_out_and_said():
+    here = world("n1")
+    slice_of(here, "n1", "gpu-0")
+    here.state.upsert_other("ResourceSlice", {"metadata": {"name": "bad"}, "spec": {"driver": "x", "pool": None}})
+    here.state.upsert_other("ResourceSlice", {"metadata": {"name": "odd"}, "spec": {
+        "driver": DRIVER, "nodeName": "n1", "pool": {"name": "odd", "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": "d", "attributes": {"numa": {"int": {"deep": 1}}}}],
+    }})  # fmt: skip
+    assert ("ResourceSlice", "bad") in here.state.rejected
+    claim(here, "strange", {"name": "r", "exactly": {"deviceClassName": "gpu", "count": "many"}})
+    claim(here, "stranger", constraints=[{"matchAttribute": f"{DRIVER}/numa"}])
+    claim(here, "mine")
+    for name in ("strange", "stranger", "mine"):
+        pod(here, name, name)
+    assert [bind.pod for bind in here.run().binds] == ["default/mine-0"] and not here.decisions.problems
+    assert "cannot be understood" in refusal(here, "strange")
+
+
+def test_what_was_decided_counts_until_the_api_shows_it_and_a_refused_bind_gives_it_back():
+    here = world("n1")
+    slice_of(here, "n1", "gpu-0")
+    for name in ("a", "b"):
+        claim(here, name)
+        pod(here, name, name)
+    first, = here.run().binds
+    assert not here.run().binds  # nobody has written anything yet, and the device is gone all the same
+    here.state.bind_failed(first.pod)
+    again, = here.run().binds
+    assert len(held(here)) == 1 and again.claims
+    settle(here)
+    assert not here.state.claims.promises and len(held(here)) == 1
+
+
+@pytest.mark.scenario("plugins-placement", 82)
+def test_queues_have_a_quota_of_devices():
+    here = world("n1", plugins=["gang", "predicates", "capacity"])
+    slice_of(here, "n1", *(device(f"gpu-{at}", capacity={"cores": {"value": "400"}}) for at in range(8)))
+    here.queue("q", capability={"deviceclass/gpu": "4", "cores.deviceclass/gpu": "400", "cpu": "100", "memory": "1000Gi"})
+
+    def ask(name: str, count: int, cores: int = 0) -> None:
+        more = {"capacity": {"requests": {"cores": str(cores)}}} if cores else {}
+        claim(here, f"claim-{name}", request(count=count, **more))
+        here.job(name, pods=0, min_available=1, queue="q")
+        here.pod(f"{name}-0", job=name, spec=using(f"claim-{name}"))
+
+    ask("two", 2, 1)
+    here.job("shares", pods=0, min_available=1, queue="q")
+    here.pod("shares-0", job="shares", spec=using("claim-two"))
+    assert {bind.pod for bind in here.run().binds} == {"default/two-0", "default/shares-0"}
+    settle(here)
+    allocated, = [queue.allocated for queue in here.decisions.queues if queue.name == "q"]
+    assert allocated["deviceclass/gpu"] == "2"
+    ask("three", 3, 1)
+    assert not here.run().binds  # 2 + 3 of 4
+    here.state.remove_pod("default/three-0")
+    ask("many-cores", 1, 300)
+    assert here.run().binds
+    settle(here)
+    ask("more-cores", 1, 200)
+    assert not here.run().binds  # 302 + 200 of 400
+    here.end("many-cores")
+    release(here, "claim-many-cores")
+    assert [bind.pod for bind in here.run().binds] == ["default/more-cores-0"]
+
+
+def test_the_example_of_the_documentation():
+    page = (Path(__file__).parents[2] / "docs" / "scheduler" / "dynamic-resources.md").read_text()
+    (example,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    here = world("n1", "n2")
+    for tree in yaml.safe_load_all(example):
+        tree.setdefault("status", {})
+        if tree["kind"] == "Pod":
+            here.state.upsert_pod(tree)
+        else:
+            here.state.upsert_other(tree["kind"], tree)
+    bind, = here.run().binds
+    assert bind.node == "n1" and devices(here, "neighbours", "train") == {"gpu-1", "gpu-2"}

@@ -160,6 +160,8 @@ class ClaimBook:
         classes = self._state.others.get(CLASS, {})
         for key in task.claims:
             claim, short = self._claim(key), key.partition("/")[2]
+            if (CLAIM, key) in self._state.rejected:
+                return f'resourceclaim "{short}" cannot be understood: {self._state.rejected[CLAIM, key]}'
             if claim is None:
                 return f'resourceclaim "{short}" not found'
             owner = next((one for one in claim["metadata"].get("ownerReferences") or () if one.get("kind") == "Pod"), None)
@@ -167,8 +169,6 @@ class ClaimBook:
                 return f'resourceclaim "{short}" was not created for the pod'
             if claim["metadata"].get("deletionTimestamp"):
                 return f'resourceclaim "{short}" is being deleted'
-            if (CLAIM, key) in self._state.rejected:
-                return f'resourceclaim "{short}" cannot be understood: {self._state.rejected[CLAIM, key]}'
             promise, allocation = self.promises.get(key), _allocation(claim)
             users = {one.get("uid", "") for one in (claim.get("status") or {}).get("reservedFor") or ()}
             users.update(promise.owners.values() if promise is not None else ())

@@ -1,0 +1,191 @@
+"""Over random devices and claims: nothing is given twice, what is undone is undone, and the search finds what trying everything finds."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+from typing import Any
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from hekla.engine.claims.offers import Device, Offer, pools_of, read_slice
+from hekla.engine.claims.search import Usage, find
+from hekla.engine.claims.wishes import Choice, Wish, Wishes
+from hekla.engine.cycle import hooks_of, open_session
+from tests.engine.test_claims import DRIVER, claim, request, settle, slice_of, using, world
+
+TAINT = {"key": "old", "value": "", "effect": "NoSchedule"}
+CLASSES = {
+    "any": {"spec": {}},
+    "big": {"spec": {"selectors": [{"cel": {"expression": f'device.attributes["{DRIVER}"].size == "big"'}}]}},
+}  # fmt: skip
+
+device_kinds = st.fixed_dictionaries({
+    "size": st.sampled_from(["big", "small"]), "numa": st.one_of(st.none(), st.integers(0, 1)), "tainted": st.booleans(),
+    "units": st.integers(0, 2), "held": st.booleans(),
+})  # fmt: skip
+choices = st.fixed_dictionaries({
+    "deviceClassName": st.sampled_from(["any", "big"]), "count": st.integers(1, 2), "every": st.integers(0, 5),
+    "tolerates": st.booleans(), "admin": st.integers(0, 6),
+})  # fmt: skip
+requests = st.lists(choices, min_size=1, max_size=2)
+constraints = st.lists(st.tuples(st.booleans(), st.sampled_from([[], ["r0"], ["r0", "r1"]])), max_size=2)
+claims = st.tuples(st.lists(requests, min_size=1, max_size=2), constraints)
+
+
+def built(one: dict[str, Any], name: str = "") -> dict[str, Any]:
+    mode = "All" if one["every"] == 0 else "ExactCount"
+    tree = {"deviceClassName": one["deviceClassName"], "allocationMode": mode, "count": one["count"]}
+    if one["tolerates"]:
+        tree["tolerations"] = [{"key": "old", "operator": "Exists"}]
+    if name:
+        return {"name": name, **tree}
+    return {**tree, **({"adminAccess": True} if one["admin"] == 0 else {})}
+
+
+def wish_of(made: Any, wishes: Wishes) -> Wish:
+    listed, limits = made
+    trees = [
+        {"name": f"r{at}", "exactly": built(alternatives[0])} if len(alternatives) == 1
+        else {"name": f"r{at}", "firstAvailable": [built(one, f"s{number}") for number, one in enumerate(alternatives)]}
+        for at, alternatives in enumerate(listed)
+    ]  # fmt: skip
+    kinds = [
+        {"requests": named, ("distinctAttribute" if distinct else "matchAttribute"): f"{DRIVER}/numa"} for distinct, named in limits
+    ]
+    return wishes.of({"spec": {"devices": {"requests": trees, "constraints": kinds}}})
+
+
+def everything(wishes: list[Wish], devices: list[Device], units: int, usage: Usage) -> list[str] | None:
+    """The names of the choices of the first solution there is, by trying all of them."""
+    slots = [(number, wish, one) for number, wish in enumerate(wishes) for one in wish.requests]
+    for chosen in product(*(one.choices for _, _, one in slots)):
+        sets = [list(_options(choice, devices)) for choice in chosen]
+        for picked in product(*sets):
+            if _holds(wishes, slots, chosen, picked, units, usage):
+                return [choice.name for choice in chosen]
+    return None
+
+
+def _meant(choice: Choice, device: Device) -> bool:
+    return choice.device_class == "any" or device.tree["attributes"]["size"]["string"] == "big"
+
+
+def _options(choice: Choice, devices: list[Device]) -> Any:
+    meant = [one for one in devices if _meant(choice, one)]
+    if choice.everything:
+        return [tuple(meant)] if meant else []
+    return combinations(meant, choice.count)
+
+
+def _holds(wishes: Any, slots: Any, chosen: Any, picked: Any, units: int, usage: Usage) -> bool:
+    left = units
+    taken: set[Any] = set()
+    own: dict[int, list[Any]] = {}
+    for (number, _, _), choice, devices in zip(slots, chosen, picked):
+        for one in devices:
+            if one.taints and not choice.tolerations:
+                return False
+            if any(other.key == one.key for other, _ in own.get(number, ())):
+                return False
+            if not choice.admin:
+                if one.key in taken or one.key in usage.held:
+                    return False
+                taken.add(one.key)
+                left -= sum(amount for _, amount in one.counters)
+            own.setdefault(number, []).append((one, choice.name))
+    if left < 0:
+        return False
+    for number, wish in enumerate(wishes):
+        for constraint in wish.constraints:
+            values = [one.attribute(constraint.attribute) for one, name in own.get(number, ()) if constraint.concerns(name)]
+            if any(not value for value in values):
+                return False
+            if constraint.distinct and len(set(values)) < len(values):
+                return False
+            if not constraint.distinct and len(set(values)) > 1:
+                return False
+    return True
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(device_kinds, max_size=4), st.integers(0, 4), st.lists(claims, min_size=1, max_size=2))
+def test_the_search_finds_what_trying_everything_finds(kinds, units, made):
+    listed = []
+    for number, one in enumerate(kinds):
+        attributes: dict[str, Any] = {"size": {"string": one["size"]}}
+        if one["numa"] is not None:
+            attributes["numa"] = {"int": one["numa"]}
+        tree: dict[str, Any] = {"name": f"d{number}", "attributes": attributes, "taints": [TAINT] if one["tainted"] else []}
+        if one["units"]:
+            tree["consumesCounters"] = [{"counterSet": "s", "counters": {"u": {"value": str(one["units"])}}}]
+        listed.append(tree)
+    spec = {
+        "driver": DRIVER, "nodeName": "n", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}, "devices": listed,
+        "sharedCounters": [{"name": "s", "counters": {"u": {"value": str(units)}}}],
+    }  # fmt: skip
+    pools = pools_of([read_slice({"metadata": {"name": "s"}, "spec": spec})])
+    (pool,) = pools.values()
+    usage = Usage()
+    left = units * 1000
+    for one, device in zip(kinds, pool.devices.values()):
+        if one["held"]:
+            usage.hold(device.key, {}, 1)
+            left -= sum(amount for _, amount in device.counters)
+    assume(left >= 0)
+    wishes_of = Wishes()
+    wishes = [wish_of(one, wishes_of) for one in made]
+    before = dict(usage.held)
+    found = find(wishes, Offer(pool.groups), pools, CLASSES, usage)
+    expected = everything(wishes, list(pool.devices.values()), left, usage)
+    assert (found.picks is not None) == (expected is not None)
+    assert usage.held == before
+    if found.picks is not None:
+        order = list(dict.fromkeys(f"{at}:{pick.choice.name}" for at, one in enumerate(found.picks) for pick in one))
+        assert [name.partition(":")[2] for name in order] == expected
+
+
+steps = st.lists(st.tuples(st.sampled_from(["place", "undo", "end", "settle"]), st.integers(0, 5)), max_size=12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=3), st.lists(st.integers(1, 3), min_size=1, max_size=6), steps)
+def test_no_device_is_given_twice_and_undoing_restores_everything(sizes, counts, turns):
+    """Nodes with so many devices, pods that claim so many; whatever happens, books and placements agree."""
+    here = world(*(f"n{number}" for number in range(len(sizes))))
+    for number, size in enumerate(sizes):
+        slice_of(here, f"n{number}", *(f"g{at}" for at in range(size)))
+    for number, count in enumerate(counts):
+        claim(here, f"c{number}", request(count=count))
+        here.job(f"j{number}", pods=0, min_available=1)
+        here.pod(f"p{number}", job=f"j{number}", spec=using(f"c{number}"))
+    book = here.state.claims
+    for what, which in turns:
+        number = which % len(counts)
+        if what == "place":
+            here.run()
+        elif what == "undo":
+            before = dict(book.usage.held), {key: dict(one.owners) for key, one in book.promises.items()}
+            session = open_session(here.state, hooks_of(here.state, here.policy), here.now)
+            task = here.state.tasks.get(f"default/p{number}")
+            if task is not None and task.status.value == "Pending":
+                candidates = session.hooks.pipeline.candidates(session, task)
+                before = dict(book.usage.held), {key: dict(one.owners) for key, one in book.promises.items()}
+                if len(candidates.idle) and not session.prefilter(task):
+                    statement = session.statement()
+                    statement.allocate(task, int(candidates.idle[0]))
+                    statement.discard()
+            assert (dict(book.usage.held), {key: dict(one.owners) for key, one in book.promises.items()}) == before
+        elif what == "settle":
+            settle(here)
+        else:
+            here.end(f"j{number}")
+            key = f"default/c{number}"
+            tree = here.state.others["ResourceClaim"][key]
+            if tree["status"].get("allocation"):
+                here.state.upsert_other("ResourceClaim", {**tree, "status": {}})
+        assert all(count == 1 for count in book.usage.held.values())
+        per_node = [sum(1 for key in book.usage.held if key[1] == f"n{at}") for at in range(len(sizes))]
+        assert all(used <= size for used, size in zip(per_node, sizes))
+        given_out = sum(len(one.booking) for one in book.promises.values()) + sum(len(one) for one in book._shown.values())
+        assert given_out == len(book.usage.held)
