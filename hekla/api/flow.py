@@ -31,6 +31,14 @@ class JobRetainPolicy(StrEnum):
     DELETE = "delete"
 
 
+class When(StrEnum):
+    """What has to have become of a step's targets.  Hekla's own; a flow without it is as in the original."""
+
+    COMPLETED = "Completed"
+    FAILED = "Failed"
+    ENDED = "Ended"
+
+
 class HttpHeader(Struct):
     name: Required[str] = ""
     value: Required[str] = ""
@@ -54,7 +62,7 @@ class TaskStatus(Struct):
 
 
 class Probe(Struct):
-    """Accepted and stored; a flow waits for completed jobs and looks at no probe."""
+    """What tells before its end that a job is ready; the original stores it and looks at none."""
 
     http_get_list: list[HttpGet] = []
     tcp_socket_list: list[TcpSocket] = []
@@ -76,10 +84,16 @@ class Flow(Struct):
     name: Annotated[str, Rule(required=True, min_length=1)] = ""
     depends_on: FlowDependsOn | None = None
     patch: Patch | None = None
+    when: Annotated[str, Rule(enum=tuple(When))] = ""
+    """Hekla's own; empty is Completed."""
+    retries: Count = 0
+    """Hekla's own: how often the job is made again after it has failed."""
 
 
 class JobFlowSpec(Struct):
     flows: list[Flow] = []
+    parameters: dict[str, str] = {}
+    """Hekla's own: what `$(name)` stands for in the texts of the jobs."""
     job_retain_policy: Annotated[str, Rule(enum=tuple(JobRetainPolicy))] = ""
 
 
@@ -95,6 +109,8 @@ class FlowJobStatus(Struct):
     start_timestamp: Time = ""
     end_timestamp: Time = ""
     restart_count: Count = 0
+    attempt: Count = 0
+    """Hekla's own: which job of this name it is, from 1; absent for a first one."""
     running_histories: list[RunningHistory] = []
 
 

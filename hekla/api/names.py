@@ -30,6 +30,7 @@ FORWARD_CLUSTER = "volcano.sh/forward-cluster"
 OUT_OF_SYNC = "volcano.sh/controller-out-of-sync"  # pod annotation, presence matters
 CREATED_BY_JOB_TEMPLATE = "volcano.sh/createdByJobTemplate"  # Job, <namespace>.<template>
 CREATED_BY_JOB_FLOW = "volcano.sh/createdByJobFlow"  # Job, <namespace>.<flow>
+JOB_FLOW_ATTEMPT = "hekla.io/jobflow-attempt"  # Job annotation, Hekla's own: which job of its step, from 2
 CRON_JOB_SCHEDULED_TIMESTAMP = "volcano.sh/cronjob-scheduled-timestamp"  # Job annotation
 HCCL_RANK_INDEX = "hccl/rankIndex"
 LAST_FAILURE = "hekla.io/last-failure"  # Job annotation, JSON; Hekla's own

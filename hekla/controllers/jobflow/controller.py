@@ -18,9 +18,10 @@ from hekla.kube.client import Client
 from hekla.kube.controller import Controller, Expectations
 from hekla.kube.errors import AlreadyExists, NotFound
 
-from .patch import patched
+from .patch import filled, patched
 from .probes import PERIOD, answered, asked
 from .status import next_phase, status_of
+from .steps import Steps, attempt_of, may_start, steps_of
 
 SUCCEEDED = Counter("volcano_jobflow_succeed_phase_count", "Flows that have succeeded", ["jobflow_namespace"])
 FAILED = Counter("volcano_jobflow_failed_phase_count", "Flows that have failed", ["jobflow_namespace"])
@@ -71,9 +72,12 @@ class JobFlowController(Controller):
             return None
         if phase in _STILL:
             return None
-        again = await self._deploy(key, owner, jobs) if phase != JobFlowPhase.SUCCEED else None
+        steps = steps_of(owner, {step.name: jobs[name] for step in owner.spec.flows if (name := job_name(owner, step.name)) in jobs})
+        again = await self._deploy(key, owner, jobs, steps) if phase != JobFlowPhase.SUCCEED else None
         status = status_of(owner, list(jobs.values()), self._clock())
-        following = next_phase(phase, status, len(owner.spec.flows))
+        self._count_attempts(owner, status, jobs, steps)
+        forgiven = {job_name(owner, name) for name in steps.again | steps.forgiven}
+        following = next_phase(phase, status, steps.needed, forgiven)
         status.state = flow.FlowState(phase=following)
         if status != owner.status:
             await self._client.update_status(flow.JOB_FLOW, msgspec.structs.replace(owner, status=status))
@@ -95,39 +99,49 @@ class JobFlowController(Controller):
                 except NotFound:
                     pass
 
-    async def _deploy(self, key: str, owner: flow.JobFlow, jobs: dict[str, batch.Job]) -> float | None:
+    def _count_attempts(self, owner: flow.JobFlow, status: flow.JobFlowStatus, jobs: dict[str, batch.Job], steps: Steps) -> None:
+        """Note that a job is made again.  It is deleted when that has been written, so that nobody forgets how often it was."""
+        for entry in status.job_status_list:
+            job = jobs.get(entry.name)
+            if job is not None and any(job_name(owner, name) == entry.name for name in steps.again):
+                entry.attempt = attempt_of(job) + 1
+
+    async def _deploy(self, key: str, owner: flow.JobFlow, jobs: dict[str, batch.Job], steps: Steps) -> float | None:
         """Make the jobs whose time has come, in the order of the list.  Gives when to look at probes again."""
         again: float | None = None
+        attempts = {entry.name: entry.attempt for entry in owner.status.job_status_list}
         for step in owner.spec.flows:
             name = job_name(owner, step.name)
             if name in jobs:
+                if step.name in steps.again and attempts.get(name, 0) > attempt_of(jobs[name]):
+                    await self._delete(owner, [jobs[name]])
                 continue
-            ready, probing = await self._ready(owner, step, jobs)
+            ready, probing = await self._ready(owner, step, jobs, steps)
             if probing and not ready:
                 again = PERIOD
             if ready:
-                await self._create(key, owner, step, name)
+                await self._create(key, owner, step, name, attempts.get(name, 0))
         return again
 
-    async def _ready(self, owner: flow.JobFlow, step: flow.Flow, jobs: dict[str, batch.Job]) -> tuple[bool, bool]:
+    async def _ready(self, owner: flow.JobFlow, step: flow.Flow, jobs: dict[str, batch.Job], steps: Steps) -> tuple[bool, bool]:
         """(whether a step may start, whether that hangs on probes)."""
         waits = step.depends_on
         if waits is None:
             return True, False
         targets = [jobs.get(job_name(owner, target)) for target in waits.targets]
         if waits.probe is None or not asked(waits.probe):
-            return all(job is not None and job.status.state.phase == batch.JobPhase.COMPLETED for job in targets), False
+            return may_start(step, steps.stands), False
         for job in targets:
             if job is None or not await answered(self._client, job, waits.probe):
                 return False, True
         return True, True
 
-    async def _create(self, key: str, owner: flow.JobFlow, step: flow.Flow, name: str) -> None:
+    async def _create(self, key: str, owner: flow.JobFlow, step: flow.Flow, name: str, attempt: int) -> None:
         namespace = owner.metadata.namespace
         template = self._caches.templates.get(f"{namespace}/{step.name}")
         if template is None:
             raise LookupError(f"job template {namespace}/{step.name} does not exist")
-        body = job_body(owner, step, template)
+        body = job_body(owner, step, template, attempt)
         with self._expectations.creating(key, f"{namespace}/{name}"):
             try:
                 await self._client.create(batch.JOB, body, namespace)
@@ -140,8 +154,8 @@ def job_name(owner: flow.JobFlow, step: str) -> str:
     return f"{owner.metadata.name}-{step}"
 
 
-def job_body(owner: flow.JobFlow, step: flow.Flow, template: flow.JobTemplate) -> dict[str, Any]:
-    """The job of one step of a flow."""
+def job_body(owner: flow.JobFlow, step: flow.Flow, template: flow.JobTemplate, attempt: int = 0) -> dict[str, Any]:
+    """The job of one step of a flow; `attempt` is said on it from the second on."""
     namespace = owner.metadata.namespace
     marks = {
         names.CREATED_BY_JOB_TEMPLATE: f"{namespace}.{template.metadata.name}",
@@ -150,12 +164,14 @@ def job_body(owner: flow.JobFlow, step: flow.Flow, template: flow.JobTemplate) -
     spec: dict[str, Any] = msgspec.to_builtins(template.spec)
     if step.patch is not None and step.patch.job_spec is not None:
         spec = patched(spec, msgspec.to_builtins(step.patch.job_spec))
+    if owner.spec.parameters:
+        spec = filled(spec, owner.spec.parameters)
     return {
         "metadata": {
             "name": job_name(owner, step.name),
             "namespace": namespace,
             "labels": marks,
-            "annotations": dict(marks),
+            "annotations": {**marks, **({names.JOB_FLOW_ATTEMPT: str(attempt)} if attempt > 1 else {})},
             "ownerReferences": [
                 {
                     "apiVersion": flow.JOB_FLOW.api_version,

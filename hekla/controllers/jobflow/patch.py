@@ -1,4 +1,4 @@
-"""What a flow changes in the template of one of its jobs: `flows[].patch.jobSpec` (reference: controllers 7.5).
+"""What a flow changes in the template of one of its jobs: `flows[].patch.jobSpec` (reference: controllers 7.5), then parameters.
 
 Volcano stores the patch and ignores it; its design says how it is meant, and that is done here: most fields replace, lists
 whose entries have a name merge by it, maps merge by key.  It works on JSON trees, so that no field of a pod is unknown to it.
@@ -6,6 +6,8 @@ whose entries have a name merge by it, maps merge by key.  It works on JSON tree
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 Tree = dict[str, Any]
@@ -58,3 +60,17 @@ def _same(name: str, one: Any, other: Any) -> bool:
         return False
     key = next((key for key in _KEYS[name] if key in one and key in other), None)
     return key is not None and bool(one[key] == other[key])
+
+
+_PARAMETER = re.compile(r"\$\(([^()]+)\)")
+
+
+def filled(value: Any, parameters: Mapping[str, str]) -> Any:
+    """A tree in whose texts `$(name)` is what the flow says; names that are no parameters stay, as they may be variables."""
+    if isinstance(value, str):
+        return _PARAMETER.sub(lambda found: parameters.get(found[1], found[0]), value)
+    if isinstance(value, dict):
+        return {key: filled(each, parameters) for key, each in value.items()}
+    if isinstance(value, list):
+        return [filled(each, parameters) for each in value]
+    return value

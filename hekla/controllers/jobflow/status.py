@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -11,6 +11,8 @@ from hekla.api.batch import JobPhase
 from hekla.api.flow import JobFlowPhase
 from hekla.controllers.instants import instant, stamp
 from hekla.kube.flags import seconds
+
+from .steps import attempt_of
 
 _LISTS = {
     JobPhase.PENDING: "pending_jobs",
@@ -24,11 +26,15 @@ _LISTS = {
 """Phase -> the list that names the job; on the way to an end it is in none, and whatever is left is not known."""
 
 
-def next_phase(phase: str, status: flow.JobFlowStatus, flows: int) -> str:
-    """The phase of a flow after a look.  Raises ValueError for a phase that is none."""
-    broken = bool(status.failed_jobs or status.terminated_jobs)
+def next_phase(phase: str, status: flow.JobFlowStatus, flows: int, forgiven: Collection[str] = ()) -> str:
+    """The phase of a flow after a look; `flows` steps have to complete, and the failures of `forgiven` jobs break nothing.
+
+    Raises ValueError for a phase that is none.
+    """
+    failed = [name for name in status.failed_jobs if name not in forgiven]
+    broken = bool(failed or [name for name in status.terminated_jobs if name not in forgiven])
     if phase in ("", JobFlowPhase.PENDING):
-        if (status.running_jobs or status.completed_jobs) and not status.failed_jobs:
+        if (status.running_jobs or status.completed_jobs or (forgiven and not broken)) and not failed:
             return JobFlowPhase.RUNNING
         return JobFlowPhase.FAILED if broken else JobFlowPhase.PENDING
     if phase == JobFlowPhase.RUNNING:
@@ -70,6 +76,7 @@ def _entry(job: batch.Job, before: flow.FlowJobStatus | None, now: float) -> flo
         start_timestamp=created,
         end_timestamp=stamp(instant(created) + seconds(duration)) if duration else "",
         restart_count=job.status.retry_count,
+        attempt=max(before.attempt if before else 0, attempt) if (attempt := attempt_of(job)) > 1 or (before and before.attempt) else 0,
         running_histories=_histories(before.running_histories if before else [], phase, now),
     )
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hekla.api import batch, flow
+from hekla.api import batch, core, flow
 from hekla.kube.cache import Cache
 from tests.apiserver_process import ApiServerProcess, shared_apiserver
 from tests.controllers.cluster import Cluster, a_task, running
@@ -112,12 +112,70 @@ async def test_a_probe_lets_the_next_job_start_while_the_first_runs(cluster: Clu
     flows = await start(cluster, "probed", [{"name": "a"}, after("b", "a", probe=probe)])
     await cluster.phase("probed-a", "Running")
     status = {"status": {"podIP": "127.0.0.1"}}
-    from hekla.api import core
-
     await cluster.client.patch(core.POD.untyped, "probed-a-t-0", status, "default", subresource="status")
     await asyncio.sleep(0.3)
     assert cluster.jobs.get("default/probed-b") is None
     answering.set()
     await cluster.phase("probed-b", "Running")
     server.close()
+    await flows.stop()
+
+
+async def sweep(cluster: Cluster, pod: str) -> None:
+    """What the garbage collector of a cluster does with a pod whose job is gone."""
+    await cluster.client.delete(core.POD, pod, "default", grace=0)
+
+
+async def test_a_diamond_with_a_retry_and_a_failed_probe(cluster: Cluster) -> None:
+    probe = {"tcpSocketList": [{"taskName": "t", "port": 1}]}
+    steps = [
+        {"name": "a"}, {**after("b", "a"), "retries": 1}, after("c", "a"), after("d", "b", "c"), after("probing", "a", probe=probe),
+        {**after("rescue", "probing"), "when": "Failed"},
+    ]  # fmt: skip
+    flows = await start(cluster, "again", steps[:4])
+    await cluster.phase("again-a", "Running")
+    await cluster.succeed("again-a-t-0")
+    await cluster.phase("again-b", "Running")
+    first = cluster.jobs.get("default/again-b")
+    assert first is not None
+    await cluster.fail("again-b-t-0")
+    await cluster.until(lambda: (job := cluster.jobs.get("default/again-b")) is not None and job.metadata.uid != first.metadata.uid)
+    await sweep(cluster, "again-b-t-0")
+    second = await cluster.phase("again-b", "Running")
+    assert second.metadata.annotations["hekla.io/jobflow-attempt"] == "2"
+    await cluster.succeed("again-b-t-0", "again-c-t-0")
+    await cluster.phase("again-d", "Running")
+    await cluster.succeed("again-d-t-0")
+    await phase(cluster, flows, "again", "Succeed")
+    entries = {entry.name: entry for entry in flows.all()[0].status.job_status_list if entry.name.startswith("again")}
+    assert entries["again-b"].attempt == 2 and entries["again-a"].attempt == 0
+
+    probed = await start(cluster, "closed", [steps[0], steps[4]])
+    await cluster.phase("closed-a", "Running")
+    await asyncio.sleep(1.3)  # more than one look at the probe, which nobody answers
+    assert cluster.jobs.get("default/closed-probing") is None
+    await cluster.fail("closed-a-t-0")
+    await phase(cluster, probed, "closed", "Failed")
+    await flows.stop()
+    await probed.stop()
+
+
+async def test_a_second_failure_ends_the_flow_and_a_step_may_answer_failures(cluster: Cluster) -> None:
+    flows = await start(cluster, "twice", [{"name": "a", "retries": 1}])
+    await cluster.phase("twice-a", "Running")
+    await cluster.fail("twice-a-t-0")
+    await cluster.went("twice-a", "Failed", "Pending")
+    await sweep(cluster, "twice-a-t-0")
+    await cluster.phase("twice-a", "Running")
+    await cluster.fail("twice-a-t-0")
+    await phase(cluster, flows, "twice", "Failed")
+    await flows.stop()
+
+    flows = await start(cluster, "saved", [{"name": "a"}, {**after("b", "a"), "when": "Failed"}, after("c", "a")])
+    await cluster.phase("saved-a", "Running")
+    await cluster.fail("saved-a-t-0")
+    await cluster.phase("saved-b", "Running")
+    await cluster.succeed("saved-b-t-0")
+    await phase(cluster, flows, "saved", "Succeed")
+    assert cluster.jobs.get("default/saved-c") is None
     await flows.stop()
