@@ -1,26 +1,23 @@
 """Filter, score, place: the order that every reader expects, written once.
 
-Placing k pods of one class is one call.  A node's score after 0, 1, 2, ... more pods of the class is a sequence that depends on
-that node alone, so choosing the best node k times over is a merge of such sequences by their heads.  The merge has a closed
-form: entries in order of the *smallest value so far* in their sequence, ties by node, then by position.  So a gang is placed by
-computing a few levels of scores as vectors and sorting, and the result equals placing one at a time, exactly.  Where a filter
-or score looks at other nodes too (inter-pod terms, spread), one placement is one step.
+Placing k pods of one class is one call: a merge of the nodes' scores (`merge`), or, where a filter or score looks at other nodes too
+(inter-pod terms, spread), one step after another (`steps`).
 Reference: plugins-placement 0.5, 0.6; scheduler-core 6.0, 9.3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hekla.engine.merge import Merge, Scorer
 from hekla.engine.nodes import Bools, NodeView, Rows
 from hekla.engine.plugin import Code, Depends, Filter, Normalise, Plugin, Score, defines
 from hekla.engine.reasons import FitErrors, Reason
 from hekla.engine.resources import EPSILON, Floats, ordered
+from hekla.engine.steps import Candidates, Steps
 
 if TYPE_CHECKING:
     from hekla.engine.podclass import PodClass
@@ -28,14 +25,6 @@ if TYPE_CHECKING:
     from hekla.engine.tasks import Task
 
 _NONE: Rows = np.zeros(0, dtype=np.intp)
-
-
-@dataclass(slots=True)
-class Candidates:
-    """Nodes that a class may go to: with room now, and with room once the releasing have gone."""
-
-    idle: Rows
-    future: Rows
 
 
 @dataclass(slots=True)
@@ -203,7 +192,7 @@ class Pipeline:
 
     def total(self, session: Session, task: Task, rows: Rows) -> Floats:
         """`[rows]`: the sum of all scores on these candidates."""
-        return self._scorer(session, task, rows).at(NodeView(session.state.nodes, rows), slice(None))
+        return Scorer(self.scores, session, task, rows).at(NodeView(session.state.nodes, rows), slice(None))
 
     def best(self, session: Session, task: Task, rows: Rows) -> int:
         """The best of the candidates; ties go to the policy's order of nodes."""
@@ -224,9 +213,6 @@ class Pipeline:
         if len(rows) < 2:
             return rows
         return rows[np.argsort(-self.total(session, task, rows), kind="stable")]
-
-    def _scorer(self, session: Session, task: Task, rows: Rows) -> _Scorer:
-        return _Scorer(self.scores, session, task, rows)
 
     def preferred(self, session: Session, rows: Rows) -> Rows:
         """The candidates inside this scheduler's shard, if there are any; all of them without shards."""
@@ -250,7 +236,7 @@ class Pipeline:
             return _NONE, False
         if count == 1 or self._wide(session, task):
             return np.array([self.best(session, task, rows)]), count > 1
-        merge = _Merge(self, session, task, rows, pipelining)
+        merge = Merge(self, session, task, rows, pipelining)
         return merge.take(count)
 
     def choose_ahead(self, session: Session, task: Task, count: int) -> Rows | None:
@@ -279,7 +265,7 @@ class Pipeline:
         if reach == 1:  # most classes of a cycle have one pod, and the best node is found without a merge
             rows = [self.best(session, task, idle)]
         else:
-            rows = (_Merge(self, session, task, idle, False).take(reach)[0]).tolist()
+            rows = (Merge(self, session, task, idle, False).take(reach)[0]).tolist()
         session.ahead[key] = known = Ahead(rows, count, rows[:count], len(log))
         return np.array(known.given)
 
@@ -297,291 +283,6 @@ class Pipeline:
             and score.raw(task.pods, view, task) is not None
             for _, score in self.scores
         )
-
-
-AHEAD = 8
-NOWHERE = -1 << 60
-"""No row, and no entry of the log either."""
-
-
-@dataclass(slots=True)
-class Loaded:
-    """What the load of nodes decides, one entry a row of a view: room now and soon, raw scores by their place in the policy."""
-
-    idle: Bools
-    future: Bools
-    raw: dict[int, Floats]
-
-    def copy(self, row: int, other: Loaded, at: int) -> None:
-        """Take over one entry of another."""
-        self.idle[row], self.future[row] = other.idle[at], other.future[at]
-        for place, values in self.raw.items():
-            values[row] = other.raw[place][at]
-
-
-class Steps:
-    """Room, filters and scores of one class over all nodes, for placing it one at a time.
-
-    What depends on a node's own load is computed once for all and again for the rows that the node table's log names; only
-    what looks at other nodes is computed at every step.  The answers equal those of `Pipeline.candidates` and `best`.
-    """
-
-    def __init__(self, pipeline: Pipeline, session: Session, task: Task, scope: Bools | None) -> None:
-        self.pipeline = pipeline
-        self.session = session
-        self.task = task
-        nodes = session.state.nodes
-        self.allowed = pipeline.static_mask(session, task)
-        if scope is not None:
-            self.allowed = self.allowed & scope
-        if session.shard_mode == "hard" and session.node_scope is not None:
-            self.allowed = self.allowed & session.node_scope
-        everywhere = NodeView(nodes)
-        scores = [score for _, score in pipeline.scores]
-        self.statics = {
-            at: score.raw(task.pods, everywhere, task) for at, score in enumerate(scores) if score.depends_on is Depends.STATIC
-        }
-        """Raw scores that only node objects decide, by their place in the policy."""
-        self.by_load = {at: score for at, score in enumerate(scores) if score.depends_on is Depends.NODE_ROW}
-        """Scores that each node's own load decides, by their place in the policy."""
-        self.now = self._loaded(everywhere, self.allowed)
-        self.next = self._loaded(NodeView(nodes, None, task.request, 1), self.allowed)
-        """As `now`, with one more pod of the class on each node."""
-        self.seen = len(nodes.log)
-        self.ahead: dict[int, tuple[int, Loaded]] = {}
-        """For rows that have changed: what was computed in advance, and how much of it is past."""
-        self.chosen = NOWHERE
-
-    def _loaded(self, view: NodeView, allowed: Bools) -> Loaded:
-        task, pods = self.task, self.task.pods
-        future = allowed & view.fits(task.request, future=True)
-        for one in self.pipeline.row_filters:
-            passed = one.mask(pods, view, task)
-            if passed is not None:
-                future = future & passed
-        raws = {at: score.raw(pods, view, task) for at, score in self.by_load.items()}
-        owned = {at: np.array(raw, dtype=np.float64) for at, raw in raws.items() if raw is not None}
-        return Loaded(future & view.fits(task.request, future=False), future, owned)
-
-    def _renew(self) -> None:
-        """Compute again what changed since the last step."""
-        log = self.session.state.nodes.log
-        changed = log[self.seen :]
-        self.seen = len(log)
-        if len(changed) == 1 and changed[0] == self.chosen:
-            row = changed[0]
-            if row not in self.ahead:
-                self.ahead[row] = AHEAD, self.next
-                self.now.copy(row, self.next, row)
-                return
-            at, levels = self.ahead[row]
-            self._advance(row, at, levels if at < AHEAD else self._levels(row))
-        elif changed:
-            for row in {row if row >= 0 else ~row for row in changed}:
-                self._advance(row, 0, self._levels(row))
-
-    def _advance(self, row: int, at: int, levels: Loaded) -> None:
-        at = 0 if at == AHEAD else at
-        self.now.copy(row, levels, at)
-        self.ahead[row] = at + 1, levels
-
-    def _levels(self, row: int) -> Loaded:
-        """One row as it is and as it will be after 1, 2, ... more pods of the class: hardly dearer than as it is."""
-        rows = np.full(AHEAD, row)
-        return self._loaded(NodeView(self.session.state.nodes, rows, self.task.request, np.arange(AHEAD)), self.allowed[rows])
-
-    def candidates(self) -> Candidates:
-        """Nodes that pass every filter and have room, now or soon."""
-        self._renew()
-        view = NodeView(self.session.state.nodes)
-        passing: Bools | None = None
-        for one in self.pipeline.cluster_filters:
-            passed = one.mask(self.task.pods, view, self.task)
-            if passed is not None:
-                passing = passed if passing is None else passing & passed
-        idle, future = self.now.idle, self.now.future
-        if passing is None:
-            return Candidates(np.flatnonzero(idle), np.flatnonzero(future))
-        return Candidates(np.flatnonzero(idle & passing), np.flatnonzero(future & passing))
-
-    def choose(self, rows: Rows, pipelining: bool) -> int:
-        """The best of the candidates that `candidates` gave; what is promised only is not foreseen."""
-        row = int(rows[0]) if len(rows) == 1 else self._best(rows)
-        self.chosen = NOWHERE if pipelining else row
-        return row
-
-    def _best(self, rows: Rows) -> int:
-        view = NodeView(self.session.state.nodes, rows)
-        total: Floats = np.zeros(len(rows))
-        own: list[Floats] = []
-        for at, (_, score) in enumerate(self.pipeline.scores):
-            if at in self.statics or at in self.by_load:
-                known = self.statics[at] if at in self.statics else self.now.raw.get(at)
-                raw = None if known is None else known[rows]
-            else:
-                raw = score.raw(self.task.pods, view, self.task)
-            if raw is None:
-                continue
-            if at in self.by_load and score.normalise is Normalise.NONE:
-                own.append(score.weight * raw)  # last, as in _Scorer: the order of additions decides the last digit
-            else:
-                total += score.weight * normalised(raw, score.normalise)
-        for part in own:
-            total += part
-        return self.pipeline.best_by(self.session, rows, total)
-
-
-class _Scorer:
-    """Scores of one class over one set of candidates; the normalised parts are computed once for the set."""
-
-    def __init__(self, scores: Sequence[tuple[Plugin, Score]], session: Session, task: Task, rows: Rows) -> None:
-        self.pods = task.pods
-        self.task = task
-        self.fixed: Floats = np.zeros(len(rows))
-        self.moving: list[Score] = []
-        self.extremes: list[Bools] = []
-        """For each normalised score: which candidates hold the value that the others are measured by."""
-        view = NodeView(session.state.nodes, rows)
-        for _, score in scores:
-            if score.depends_on is Depends.NODE_ROW and score.normalise is Normalise.NONE:
-                self.moving.append(score)
-                continue
-            raw = score.raw(self.pods, view, task)
-            if raw is None:
-                continue
-            self.fixed += score.weight * normalised(raw, score.normalise)
-            if score.normalise is not Normalise.NONE and len(raw) and raw.max() != raw.min():
-                self.extremes.append(raw == raw.max())
-                if score.normalise is Normalise.SPAN:
-                    self.extremes.append(raw == raw.min())
-
-    def at(self, view: NodeView, which: NDArray[np.intp] | slice) -> Floats:
-        """`[rows of the view]`; `which` says which of the candidates these are."""
-        total = self.fixed[which].copy()
-        for score in self.moving:
-            raw = score.raw(self.pods, view, self.task)
-            if raw is not None:
-                total += score.weight * raw
-        return total
-
-
-class _Merge:
-    """The merge of the candidates' score sequences, in as few vector steps as the answer needs."""
-
-    def __init__(self, pipeline: Pipeline, session: Session, task: Task, rows: Rows, pipelining: bool) -> None:
-        self.pipeline = pipeline
-        self.session = session
-        self.task = task
-        self.rows = rows
-        self.pipelining = pipelining
-        self.scorer = pipeline._scorer(session, task, rows)
-        self.open = np.ones(len(rows), dtype=np.bool_)
-        """Candidates whose sequence may go on beyond the levels computed so far."""
-        self.depth = np.zeros(len(rows), dtype=np.intp)
-        self.lowest: Floats = np.full(len(rows), np.inf)
-        self.values: list[Floats] = []
-        self.positions: list[Rows] = []
-        self.levels: list[Rows] = []
-
-    def take(self, count: int) -> tuple[Rows, bool]:
-        self._deepen(np.arange(len(self.rows)), 2)
-        rank = self.session.rank(self.rows)
-        if rank is None:
-            rank = np.arange(len(self.rows))
-        while True:
-            values = np.concatenate(self.values)
-            positions = np.concatenate(self.positions)
-            levels = np.concatenate(self.levels)
-            chosen = _top(values, rank[positions], levels, count)
-            taken = np.bincount(positions[chosen], minlength=len(self.rows))
-            short = np.flatnonzero((taken == self.depth) & self.open)
-            if not len(short):
-                break
-            self._deepen(short, int(self.depth[short].max()))
-        order = chosen[np.lexsort((levels[chosen], rank[positions[chosen]], -values[chosen]))]
-        sequence = positions[order]
-        cut = self._first_change(sequence, taken)
-        if cut is not None and cut + 1 < len(sequence):
-            return self.rows[sequence[: cut + 1]], True
-        return self.rows[sequence], False
-
-    def _deepen(self, which: Rows, by: int) -> None:
-        """Compute `by` more levels for some candidates."""
-        task, pods = self.task, self.task.pods
-        which = which[self.open[which]]
-        for _ in range(by):
-            if not len(which):
-                return
-            # Candidates of one step may be at different depths when extended apart; group them.
-            depths = self.depth[which]
-            alike = depths.min() == depths.max()
-            for depth in depths[:1] if alike else np.unique(depths):
-                group = which if alike else which[depths == depth]
-                view = NodeView(
-                    self.session.state.nodes, self.rows[group], task.request, int(depth), self.pipelining
-                )
-                alive = view.fits(task.request, future=True)
-                if not self.pipelining:
-                    alive &= view.fits(task.request, future=False)
-                if depth:
-                    for one in self.pipeline.row_filters:
-                        passed = one.mask(pods, view, task)
-                        if passed is not None:
-                            alive &= passed
-                self.open[group[~alive]] = False
-                group = group[alive]
-                if not len(group):
-                    continue
-                view = NodeView(
-                    self.session.state.nodes, self.rows[group], task.request, int(depth), self.pipelining
-                )
-                scores = np.minimum(self.scorer.at(view, group), self.lowest[group])
-                self.lowest[group] = scores
-                self.values.append(scores)
-                self.positions.append(group)
-                self.levels.append(np.full(len(group), depth, dtype=np.intp))
-                self.depth[group] += 1
-            which = which[self.open[which]]
-
-    def _first_change(self, sequence: Rows, taken: NDArray[np.intp]) -> int | None:
-        """Where the last candidate that others are measured by is used up; from there on scores change."""
-        full = (taken == self.depth) & ~self.open
-        first: int | None = None
-        for extreme in self.scorer.extremes:
-            if not full[extreme].all():
-                continue
-            last = int(np.flatnonzero(extreme[sequence])[-1])
-            first = last if first is None else min(first, last)
-        return first
-
-
-def _top(values: Floats, rank: NDArray[np.intp], levels: Rows, count: int) -> Rows:
-    """The `count` first entries by value, then rank, then level."""
-    if len(values) <= count:
-        return np.arange(len(values))
-    threshold = np.partition(values, len(values) - count)[len(values) - count]
-    above = np.flatnonzero(values > threshold)
-    tied = np.flatnonzero(values == threshold)
-    missing = count - len(above)
-    if missing < len(tied):
-        tied = tied[np.lexsort((levels[tied], rank[tied]))][:missing]
-    return np.concatenate((above, tied))
-
-
-def normalised(raw: Floats, how: Normalise) -> Floats:
-    """Raw scores of the candidates on the scale 0 to 100, in whole numbers as Kubernetes does it."""
-    if how is Normalise.NONE or not len(raw):
-        return raw
-    if how is Normalise.SPAN:
-        low, high = raw.min(), raw.max()
-        if high == low:
-            return np.zeros(len(raw))
-        spanned: Floats = np.trunc(100.0 * (raw - low) / (high - low))
-        return spanned
-    high = raw.max()
-    if how is Normalise.MAX:
-        return np.floor(100.0 * raw / high) if high else raw
-    return 100.0 - np.floor(100.0 * raw / high) if high else np.full(len(raw), 100.0)
 
 
 def _note(errors: FitErrors, text: str, mask: Bools, name: str, free: Floats | None = None) -> None:

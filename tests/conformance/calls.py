@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from hekla.engine.durations import instant, seconds
+from hekla.engine.merge import normalised
 from hekla.engine.nodes import NodeView
-from hekla.engine.pipeline import normalised
 from hekla.engine.plugin import Code
 from hekla.engine.session import Session
 from hekla.engine.state import State

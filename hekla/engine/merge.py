@@ -1,0 +1,176 @@
+"""Placing many pods of one class at once: a node's score after 0, 1, 2, ... more of them is a sequence, and the sequences are merged.
+
+The merge by heads has a closed form: entries in order of the *smallest value so far* in their sequence, ties by node, then by
+position.  So a few levels are computed as vectors and sorted, and the result equals placing one at a time, exactly.
+Reference: plugins-placement 0.5, 0.6; scheduler-core 6.0, 9.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hekla.engine.nodes import Bools, NodeView, Rows
+from hekla.engine.plugin import Depends, Normalise, Plugin, Score
+from hekla.engine.resources import Floats
+
+if TYPE_CHECKING:
+    from hekla.engine.pipeline import Pipeline
+    from hekla.engine.session import Session
+    from hekla.engine.tasks import Task
+
+
+class Scorer:
+    """Scores of one class over one set of candidates; the normalised parts are computed once for the set."""
+
+    def __init__(self, scores: Sequence[tuple[Plugin, Score]], session: Session, task: Task, rows: Rows) -> None:
+        self.pods = task.pods
+        self.task = task
+        self.fixed: Floats = np.zeros(len(rows))
+        self.moving: list[Score] = []
+        self.extremes: list[Bools] = []
+        """For each normalised score: which candidates hold the value that the others are measured by."""
+        view = NodeView(session.state.nodes, rows)
+        for _, score in scores:
+            if score.depends_on is Depends.NODE_ROW and score.normalise is Normalise.NONE:
+                self.moving.append(score)
+                continue
+            raw = score.raw(self.pods, view, task)
+            if raw is None:
+                continue
+            self.fixed += score.weight * normalised(raw, score.normalise)
+            if score.normalise is not Normalise.NONE and len(raw) and raw.max() != raw.min():
+                self.extremes.append(raw == raw.max())
+                if score.normalise is Normalise.SPAN:
+                    self.extremes.append(raw == raw.min())
+
+    def at(self, view: NodeView, which: NDArray[np.intp] | slice) -> Floats:
+        """`[rows of the view]`; `which` says which of the candidates these are."""
+        total = self.fixed[which].copy()
+        for score in self.moving:
+            raw = score.raw(self.pods, view, self.task)
+            if raw is not None:
+                total += score.weight * raw
+        return total
+
+
+class Merge:
+    """The merge of the candidates' score sequences, in as few vector steps as the answer needs."""
+
+    def __init__(self, pipeline: Pipeline, session: Session, task: Task, rows: Rows, pipelining: bool) -> None:
+        self.pipeline = pipeline
+        self.session = session
+        self.task = task
+        self.rows = rows
+        self.pipelining = pipelining
+        self.scorer = Scorer(pipeline.scores, session, task, rows)
+        self.open = np.ones(len(rows), dtype=np.bool_)
+        """Candidates whose sequence may go on beyond the levels computed so far."""
+        self.depth = np.zeros(len(rows), dtype=np.intp)
+        self.lowest: Floats = np.full(len(rows), np.inf)
+        self.values: list[Floats] = []
+        self.positions: list[Rows] = []
+        self.levels: list[Rows] = []
+
+    def take(self, count: int) -> tuple[Rows, bool]:
+        self._deepen(np.arange(len(self.rows)), 2)
+        rank = self.session.rank(self.rows)
+        if rank is None:
+            rank = np.arange(len(self.rows))
+        while True:
+            values = np.concatenate(self.values)
+            positions = np.concatenate(self.positions)
+            levels = np.concatenate(self.levels)
+            chosen = _top(values, rank[positions], levels, count)
+            taken = np.bincount(positions[chosen], minlength=len(self.rows))
+            short = np.flatnonzero((taken == self.depth) & self.open)
+            if not len(short):
+                break
+            self._deepen(short, int(self.depth[short].max()))
+        order = chosen[np.lexsort((levels[chosen], rank[positions[chosen]], -values[chosen]))]
+        sequence = positions[order]
+        cut = self._first_change(sequence, taken)
+        if cut is not None and cut + 1 < len(sequence):
+            return self.rows[sequence[: cut + 1]], True
+        return self.rows[sequence], False
+
+    def _deepen(self, which: Rows, by: int) -> None:
+        """Compute `by` more levels for some candidates."""
+        task, pods = self.task, self.task.pods
+        which = which[self.open[which]]
+        for _ in range(by):
+            if not len(which):
+                return
+            # Candidates of one step may be at different depths when extended apart; group them.
+            depths = self.depth[which]
+            alike = depths.min() == depths.max()
+            for depth in depths[:1] if alike else np.unique(depths):
+                group = which if alike else which[depths == depth]
+                view = NodeView(
+                    self.session.state.nodes, self.rows[group], task.request, int(depth), self.pipelining
+                )
+                alive = view.fits(task.request, future=True)
+                if not self.pipelining:
+                    alive &= view.fits(task.request, future=False)
+                if depth:
+                    for one in self.pipeline.row_filters:
+                        passed = one.mask(pods, view, task)
+                        if passed is not None:
+                            alive &= passed
+                self.open[group[~alive]] = False
+                group = group[alive]
+                if not len(group):
+                    continue
+                view = NodeView(
+                    self.session.state.nodes, self.rows[group], task.request, int(depth), self.pipelining
+                )
+                scores = np.minimum(self.scorer.at(view, group), self.lowest[group])
+                self.lowest[group] = scores
+                self.values.append(scores)
+                self.positions.append(group)
+                self.levels.append(np.full(len(group), depth, dtype=np.intp))
+                self.depth[group] += 1
+            which = which[self.open[which]]
+
+    def _first_change(self, sequence: Rows, taken: NDArray[np.intp]) -> int | None:
+        """Where the last candidate that others are measured by is used up; from there on scores change."""
+        full = (taken == self.depth) & ~self.open
+        first: int | None = None
+        for extreme in self.scorer.extremes:
+            if not full[extreme].all():
+                continue
+            last = int(np.flatnonzero(extreme[sequence])[-1])
+            first = last if first is None else min(first, last)
+        return first
+
+
+def _top(values: Floats, rank: NDArray[np.intp], levels: Rows, count: int) -> Rows:
+    """The `count` first entries by value, then rank, then level."""
+    if len(values) <= count:
+        return np.arange(len(values))
+    threshold = np.partition(values, len(values) - count)[len(values) - count]
+    above = np.flatnonzero(values > threshold)
+    tied = np.flatnonzero(values == threshold)
+    missing = count - len(above)
+    if missing < len(tied):
+        tied = tied[np.lexsort((levels[tied], rank[tied]))][:missing]
+    return np.concatenate((above, tied))
+
+
+def normalised(raw: Floats, how: Normalise) -> Floats:
+    """Raw scores of the candidates on the scale 0 to 100, in whole numbers as Kubernetes does it."""
+    if how is Normalise.NONE or not len(raw):
+        return raw
+    if how is Normalise.SPAN:
+        low, high = raw.min(), raw.max()
+        if high == low:
+            return np.zeros(len(raw))
+        spanned: Floats = np.trunc(100.0 * (raw - low) / (high - low))
+        return spanned
+    high = raw.max()
+    if how is Normalise.MAX:
+        return np.floor(100.0 * raw / high) if high else raw
+    return 100.0 - np.floor(100.0 * raw / high) if high else np.full(len(raw), 100.0)
