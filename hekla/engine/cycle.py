@@ -77,6 +77,7 @@ def open_session(state: State, hooks: Hooks, now: float, uid: str = "", stage: S
     state.cycle += 1
     state.nodes.log.clear()
     session = Session(state, hooks, now, uid or f"cycle-{state.cycle}")
+    session.stage = stage
     session.total = state.nodes.total()
     _open_shard(session)
     if session.tree.real:

@@ -82,6 +82,8 @@ class QueueStatus(msgspec.Struct, frozen=True):
 
     name: str
     allocated: dict[str, str]
+    gone: list[str] = []
+    """Resources that the API still names and that nobody holds any more."""
 
 
 class ShardStatus(msgspec.Struct, frozen=True):

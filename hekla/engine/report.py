@@ -178,8 +178,9 @@ def report_queues(session: Session) -> None:
         queue = queues[name]
         if _same(written, queue.status_sent):
             continue
+        gone = [key for key in queue.status_sent or () if key not in written]
         queue.status_sent = written
-        session.decisions.queues.append(QueueStatus(name, written))
+        session.decisions.queues.append(QueueStatus(name, written, gone))
 
 
 def _with_descendants(queues: dict[str, Queue]) -> dict[str, Amounts]:

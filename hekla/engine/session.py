@@ -82,6 +82,8 @@ class Session:
         self.now = now
         self.uid = uid
         self.decisions = Decisions()
+        self.stage: Callable[[str, str], None] | None = None
+        """Told which step of an action begins, by callers that mind how long each takes."""
         self.promised: list[Statement] = []
         """Statements that hold room until the cycle ends, without being decided."""
         self.evicted: list[Task] = []
@@ -578,6 +580,11 @@ class Session:
     def event(self, job: Job, kind: str, reason: str, message: str) -> None:
         """An event on the job's PodGroup."""
         self.decisions.events.append(Event("PodGroup", job.key, job.pg_uid, kind, reason, message))
+
+    def step(self, name: str) -> None:
+        """A step of an action begins (`Predicate`, `Scoring`), or the last one has ended."""
+        if self.stage is not None:
+            self.stage("step", name)
 
     def metric(self, name: str, value: float, **labels: str) -> None:
         self.decisions.metrics.append((name, tuple(labels.items()), value))

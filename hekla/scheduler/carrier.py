@@ -13,7 +13,9 @@ from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from hekla.api import core, scheduling, shard
+from prometheus_client import Histogram
+
+from hekla.api import core, nodeinfo, scheduling, shard, topology
 from hekla.engine.decisions import Bind, Decisions, Event, Evict, PodCondition, PodGroupStatus, QueueStatus, ShardStatus
 from hekla.engine.state import State
 from hekla.engine.tasks import Status
@@ -22,7 +24,8 @@ from hekla.kube.errors import ApiError, Conflict, NotFound
 from hekla.kube.events import Recorder, Severity
 from hekla.kube.http.client import TransportError
 from hekla.scheduler.claims import ClaimBinder, ClaimError
-from hekla.scheduler.metrics import BIND, FAILED_BINDS, STAGE
+from hekla.scheduler.feed import LeftOut
+from hekla.scheduler.metrics import BIND_CALL, BOUND, FAILED_BINDS, PRE_BIND, PRE_BOUND
 from hekla.scheduler.volumes import VolumeBinder, VolumeError
 
 log = logging.getLogger(__name__)
@@ -38,6 +41,8 @@ GATHERED = 0.35
 """Seconds for which the newest status of a PodGroup is gathered, from the last change of it, three times as long from the first.
 Scheduled, Running and the first count of running pods come soon after each other, a little less soon when the machine is busy;
 only being let in is waited for by somebody, so that is written at once."""
+QUEUES_GATHERED = 1.0
+"""Seconds for which what a queue holds is gathered."""
 LONGEST_HELD = 3.0
 """Seconds after which a reason is written even if it keeps changing."""
 
@@ -86,6 +91,8 @@ class Carrier:
         """The write in flight for a PodGroup, pod condition or queue; a newer one for the same object waits for it."""
         self.groups: dict[str, Gathering] = {}
         """Statuses of PodGroups that are being gathered."""
+        self.queues: dict[str, QueueStatus] = {}
+        """The newest of what queues hold that waits to be written."""
         self.let_in: set[str] = set()
         """Groups whose phase Inqueue has been written."""
         self.waiting: dict[str, Held] = {}
@@ -103,7 +110,7 @@ class Carrier:
         for condition in decisions.conditions:
             self.hold(condition, told.get(condition.pod))
         for queue in decisions.queues:
-            self.in_turn(f"queue {queue.name}", self.write_queue(queue))
+            self.hold_queue(queue)
         for said in decisions.shards:
             self.in_turn(f"shard {said.name}", self.write_shard(said))
         for pod in decisions.gates:
@@ -151,17 +158,18 @@ class Carrier:
             metadata["annotations"] = bind.annotations
         target = {"apiVersion": "v1", "kind": "Node", "name": bind.node}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+        began = time.perf_counter()
         try:
             if bind.volumes:
                 await self.volumes.bind(bind.volumes, bind.node)
             if bind.claims:
                 await self.claims.bind(bind.claims, bind.pod, bind.uid)
-            began = time.perf_counter()
+            sent = time.perf_counter()
+            PRE_BIND.observe(1000 * (sent - began))
+            self.observe(PRE_BOUND, bind)
             await self.client.post(core.POD, name, namespace, "binding", body)
-            BIND.labels("Bind").observe(1000 * (time.perf_counter() - began))
-            task = self.state.tasks.get(bind.pod)
-            if task is not None:
-                STAGE.labels("Bound").observe(max(0.0, 1000 * (time.time() - task.creation)))
+            BIND_CALL.observe(1000 * (time.perf_counter() - sent))
+            self.observe(BOUND, bind)
         except (VolumeError, ClaimError) as error:
             self.refuse(bind, error)
             return
@@ -174,6 +182,12 @@ class Carrier:
         self.recorder.event(
             reference("Pod", bind.pod, bind.uid), "Normal", "Scheduled", f"Successfully assigned {bind.pod} to {bind.node}"
         )
+
+    def observe(self, stage: Histogram, bind: Bind) -> None:
+        """A pod has come to a stage of its scheduling."""
+        task = self.state.tasks.get(bind.pod)
+        if task is not None:
+            stage.observe(max(0.0, 1000 * (time.time() - task.creation)))
 
     async def was_bound(self, bind: Bind, error: Exception) -> bool:
         """Whether a bind that was not answered, or was refused as done already, stands on the server."""
@@ -214,7 +228,7 @@ class Carrier:
 
     def hold_group(self, group: PodGroupStatus) -> None:
         """Writes at once that a group was let in; anything else with what follows it soon."""
-        if group.phase == "Inqueue" and group.key not in self.let_in:
+        if group.phase == "Inqueue" and group.key not in self.let_in and self.is_waited_for(group.key):
             self.let_in.add(group.key)
             self.groups.pop(group.key, None)
             self.in_turn(f"group {group.key}", self.write_group(group))
@@ -225,6 +239,24 @@ class Carrier:
         before = self.groups.get(group.key)
         now = loop.time()
         self.groups[group.key] = Gathering(group, before.since if before else now, now)
+
+    def is_waited_for(self, group: str) -> bool:
+        """Whether pods are made only once the group is let in; where they are there, their binds tell the same."""
+        job = self.state.jobs.get(group)
+        return job is None or len(job.tasks) < max(job.min_available, 1)
+
+    def hold_queue(self, queue: QueueStatus) -> None:
+        """Writes what a queue holds once in a while: it changes with every pod, and nobody waits for it."""
+        if not self.queues:
+            asyncio.get_running_loop().call_later(QUEUES_GATHERED, self.write_queues)
+        before = self.queues.get(queue.name)
+        gone = set(queue.gone) | set(before.gone if before is not None else ())
+        self.queues[queue.name] = QueueStatus(queue.name, queue.allocated, sorted(gone - queue.allocated.keys()))
+
+    def write_queues(self) -> None:
+        waiting, self.queues = self.queues, {}
+        for name, queue in waiting.items():
+            self.in_turn(f"queue {name}", self.write_queue(queue))
 
     def write_groups(self) -> None:
         """Writes the statuses that have stood, or been gathered, for long enough."""
@@ -312,9 +344,7 @@ class Carrier:
 
     async def write_queue(self, queue: QueueStatus) -> None:
         # A merge patch leaves keys that are not named: what is no longer held must be taken out by name.
-        there = self.state.queues.get(queue.name)
-        gone = dict.fromkeys((there and there.status_sent) or {})
-        patch = {"status": {"allocated": {**gone, **queue.allocated}}}
+        patch = {"status": {"allocated": {**dict.fromkeys(queue.gone), **queue.allocated}}}
         await self.attempt(queue.name, self.client.patch(scheduling.QUEUE, queue.name, patch, subresource="status"))
 
     async def write_shard(self, said: ShardStatus) -> None:
@@ -341,13 +371,27 @@ class Carrier:
         patch = {"spec": {"schedulingGates": [{"name": "scheduling.volcano.sh/queue-allocation-gate", "$patch": "delete"}]}}
         await self.attempt(pod, self.client.patch(core.POD, name, patch, namespace, type="strategic"))
 
+    def tell_left_out(self, refused: LeftOut) -> None:
+        """Says on an object that it cannot be understood, and why."""
+        self.recorder.event(
+            reference(refused.kind, refused.key, refused.uid), "Warning", "Rejected", f"left out by the scheduler: {refused.reason}"
+        )
+
     def record(self, event: Event) -> None:
         severity: Severity = "Warning" if event.type == "Warning" else "Normal"
         self.recorder.event(reference(event.kind, event.key, event.uid), severity, event.reason, event.message)
 
 
+API_VERSIONS = {
+    "Pod": "v1", "Node": "v1", "Namespace": "v1", "PersistentVolume": "v1", "PersistentVolumeClaim": "v1", "ResourceQuota": "v1",
+    "HyperNode": topology.HYPER_NODE.api_version, "NodeShard": shard.NODE_SHARD.api_version,
+    "Numatopology": nodeinfo.NUMATOPOLOGY.api_version,
+}  # fmt: skip
+"""Of the kinds that are told something, where it is not that of PodGroups and Queues."""
+
+
 def reference(kind: str, key: str, uid: str) -> Tree:
     """An object as events refer to it."""
     namespace, name = split(key)
-    version = "v1" if kind == "Pod" else f"{scheduling.GROUP}/v1beta1"
+    version = API_VERSIONS.get(kind, scheduling.POD_GROUP.api_version)
     return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": namespace, "uid": uid}}

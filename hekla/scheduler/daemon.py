@@ -41,7 +41,7 @@ from hekla.kube.http.client import TransportError
 from hekla.scheduler.carrier import Carrier
 from hekla.scheduler.feed import EVERY_NODE, Feed, NodeSelector
 from hekla.scheduler.localtime import time_zone
-from hekla.scheduler.metrics import CYCLE, STAGE, JobMetrics, PluginMetrics
+from hekla.scheduler.metrics import ASSUMED, CYCLE, JobMetrics, PluginMetrics
 from hekla.scheduler.policy_file import PolicyFile, PolicyFileError
 from hekla.scheduler.stages import Stages, Watchdog
 from hekla.scheduler.tape import RecordedState, Tape
@@ -156,8 +156,9 @@ class Scheduler:
                 log.error("%s", problem)
         if self.state.cycle != number:
             self.problems = set(decisions.problems)
-        for kind, key, reason in self.feed.newly_rejected():
-            log.warning("%s %s is left out: %s", kind, key, reason)
+        for refused in self.feed.newly_rejected():
+            log.warning("%s %s is left out: %s", refused.kind, refused.key, refused.reason)
+            self.carrier.tell_left_out(refused)
         if decisions.binds or decisions.evictions:
             log.info("bound %d, evicted %d, in %.1f ms", len(decisions.binds), len(decisions.evictions), 1000 * took)
         if took > SLOW:
@@ -167,12 +168,11 @@ class Scheduler:
 
     def observe(self, decisions: Decisions, now: float) -> None:
         """How long pods and jobs took until they had a place."""
-        assumed = STAGE.labels("Assumed")
         placed: dict[str, Job] = {}
         for bind in decisions.binds:
             task = self.state.tasks.get(bind.pod)
             if task is not None and task.job is not None:
-                assumed.observe(max(0.0, 1000 * (now - task.creation)))
+                ASSUMED.observe(max(0.0, 1000 * (now - task.creation)))
                 placed[bind.job] = task.job
         self.job_metrics.placed(placed.values(), now)
         if now - self.tidied >= TIDY:

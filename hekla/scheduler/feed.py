@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from hekla.engine.shards import NONE
 from hekla.engine.state import State
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
+from hekla.scheduler.metrics import WATCHED
 
 log = logging.getLogger(__name__)
 
@@ -97,6 +99,15 @@ def sources(state: State, selector: NodeSelector = EVERY_NODE) -> list[Source]:
     ]
 
 
+class LeftOut(NamedTuple):
+    """An object that the engine could not take."""
+
+    kind: str
+    key: str
+    uid: str
+    reason: str
+
+
 class Feed:
     """The caches behind the state; `changed` is set by every event."""
 
@@ -105,7 +116,10 @@ class Feed:
         self.changed = asyncio.Event()
         self.caches: list[Cache[Tree]] = []
         self.needed: set[Cache[Tree]] = set()
-        self.rejected: set[tuple[str, str]] = set()
+        self.told: dict[tuple[str, str], str] = {}
+        """What was left out and why, as far as it has been said."""
+        self.uids: dict[tuple[str, str], str] = {}
+        """Which objects these are."""
         for source in sources(state, selector):
             cache = Cache(client, source.kind.untyped)
             cache.on_change(self.listener(source))
@@ -134,6 +148,7 @@ class Feed:
 
     def listener(self, source: Source) -> Callable[[Tree | None, Tree | None], None]:
         """What the cache of one kind calls."""
+        is_pod = source.kind is core.POD
 
         def changed(old: Tree | None, new: Tree | None) -> None:
             if new is None:
@@ -142,15 +157,38 @@ class Feed:
                 if old is not None and old["metadata"].get("uid") != new["metadata"].get("uid"):
                     source.remove(old)
                 source.upsert(new)
+                if old is None and is_pod and not (new.get("spec") or {}).get("nodeName"):
+                    self.watched(new)
+                if self.state.rejected:
+                    self.remember(source.kind.kind, new["metadata"])
                 keep_identity(new)
             self.changed.set()
 
         return changed
 
-    def newly_rejected(self) -> list[tuple[str, str, str]]:
-        """(kind, key, reason) of objects that the engine could not take since the last call."""
-        known, self.rejected = self.rejected, set(self.state.rejected)
-        return [(kind, key, self.state.rejected[kind, key]) for kind, key in self.rejected - known]
+    def watched(self, pod: Tree) -> None:
+        """A pod that waits was seen for the first time."""
+        metadata = pod["metadata"]
+        task = self.state.tasks.get(f"{metadata.get('namespace', '')}/{metadata['name']}")
+        if task is not None:
+            WATCHED.observe(max(0.0, 1000 * (time.time() - task.creation)))
+
+    def remember(self, kind: str, metadata: Tree) -> None:
+        """Notes which object it is that was left out, so that it can be told."""
+        key = (kind, "/".join(filter(None, (metadata.get("namespace"), metadata["name"]))))
+        if key in self.state.rejected:
+            self.uids[key] = metadata.get("uid", "")
+
+    def newly_rejected(self) -> list[LeftOut]:
+        """The objects that the engine could not take, or not for the reason of before, since the last call."""
+        known, self.told = self.told, dict(self.state.rejected)
+        if not self.told:
+            self.uids.clear()
+        return [
+            LeftOut(kind, key, self.uids.get((kind, key), ""), reason)
+            for (kind, key), reason in self.told.items()
+            if known.get((kind, key)) != reason
+        ]
 
 
 def keep_identity(tree: Tree) -> None:

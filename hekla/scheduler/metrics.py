@@ -38,6 +38,8 @@ STAGE = Histogram(
 BIND = Histogram(
     PREFIX + "scheduling_stage_duration_milliseconds", "A stage of scheduling", ["stage"], buckets=spread(0.1, 500, 20)
 )
+WATCHED, ASSUMED, PRE_BOUND, BOUND = (STAGE.labels(stage) for stage in ("Watched", "Assumed", "PreBound", "Bound"))
+PREDICATE, SCORING, PRE_BIND, BIND_CALL = (BIND.labels(stage) for stage in ("Predicate", "Scoring", "PreBind", "Bind"))
 FAILED_BINDS = Counter(PREFIX + "bind_failures", "Binds that the API server refused")
 
 JOB = Histogram(
@@ -48,6 +50,14 @@ _OF_JOB = ("job_name", "queue", "job_namespace")
 JOB_DURATION = Gauge(PREFIX + "e2e_job_scheduling_duration", "Milliseconds from a PodGroup's creation to its last placement", _OF_JOB)
 JOB_START = Gauge(PREFIX + "e2e_job_scheduling_start_time", "When the PodGroup was created, in seconds since 1970", _OF_JOB)
 JOB_LAST = Gauge(PREFIX + "e2e_job_scheduling_last_time", "When the job's last pod was placed, in seconds since 1970", _OF_JOB)
+_OF_NAMESPACE = ("namespace_name",)
+NAMESPACES = {
+    name: Gauge(PREFIX + name, text, _OF_NAMESPACE)
+    for name, text in (
+        ("namespace_share", "Declared for dashboards; no plugin shares by namespace any more"),
+        ("namespace_weight", "Declared for dashboards"), ("namespace_weighted_share", "Declared for dashboards"),
+    )
+}  # fmt: skip
 VICTIMS = Gauge(PREFIX + "pod_preemption_victims", "Victims on the node looked at last")
 PREEMPTIONS = Counter(PREFIX + "total_preemption_attempts", "Times that a task looked for victims")
 MOST_JOBS = 1000
@@ -104,7 +114,7 @@ class PluginMetrics:
     """
 
     def __init__(self) -> None:
-        self.gauges: dict[str, Gauge] = {"pod_preemption_victims": VICTIMS}
+        self.gauges: dict[str, Gauge] = {"pod_preemption_victims": VICTIMS, **NAMESPACES}
         self.counters: dict[str, Counter] = {"total_preemption_attempts": PREEMPTIONS}
         self.series: dict[str, dict[Labels, float]] = {}
         """Gauge -> labels -> the value shown."""

@@ -15,10 +15,11 @@ import traceback
 from types import FrameType
 from typing import Any
 
-from hekla.scheduler.metrics import ACTION, OPEN, PLUGIN
+from hekla.scheduler.metrics import ACTION, OPEN, PLUGIN, PREDICATE, SCORING
 
 log = logging.getLogger(__name__)
 
+STEPS = {"Predicate": PREDICATE, "Scoring": SCORING}
 DEEPEST = 12
 """Lines of the stack that are logged."""
 
@@ -26,7 +27,8 @@ DEEPEST = 12
 class Stages:
     """Handed to the engine; called with the part that begins, and with nothing at the end.
 
-    Parts are `("open", "")`, `("plugin open", name)`, `("action", name)`, `("plugin close", name)`, `("close", "")`.
+    Parts are `("open", "")`, `("plugin open", name)`, `("action", name)`, `("plugin close", name)`, `("close", "")`.  Within an
+    action come `("step", "Predicate")`, `("step", "Scoring")` and `("step", "")`, which end each other.
     """
 
     def __init__(self) -> None:
@@ -35,9 +37,14 @@ class Stages:
         self.cycle_began = 0.0
         """When the cycle under way began (perf_counter); 0 between cycles."""
         self.number = 0
+        self.within: tuple[str, float] = ("", 0.0)
+        """The step of an action that is under way, and when it began."""
 
     def __call__(self, kind: str, name: str = "") -> None:
         now = time.perf_counter()
+        if kind == "step":
+            self.step(name, now)
+            return
         before, took = self.part, 1000 * (now - self.began)
         if before[0] == "action":
             ACTION.labels(before[1]).observe(took)
@@ -52,6 +59,13 @@ class Stages:
         self.part, self.began = (kind, name), now
         if not kind:
             self.cycle_began = 0.0
+
+    def step(self, name: str, now: float) -> None:
+        """Within an action: filtering begins, scoring begins, or neither goes on."""
+        before, began = self.within
+        if before:
+            STEPS[before].observe(1000 * (now - began))
+        self.within = name, now
 
 
 class Watchdog:

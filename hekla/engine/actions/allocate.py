@@ -448,6 +448,7 @@ def place(
     steps = pipeline.steps(session, task, scope) if count > 1 else None
     while done < count:
         task = tasks[at + done]  # The same to filters; a score may still know one from the other.
+        session.step("Predicate")
         candidates = pipeline.candidates(session, task, scope) if steps is None else steps.candidates()
         pipelining = not len(candidates.idle)
         rows = candidates.future if pipelining else candidates.idle
@@ -457,11 +458,14 @@ def place(
                 rows = candidates.future[candidates.future == row]
                 pipelining = row not in candidates.idle
         if not len(rows):
+            session.step("")
             return done, pipeline.explain(session, task, scope), False
+        session.step("Scoring")
         if steps is None:
             chosen, _ = pipeline.fill(session, task, 1 if task.nominated else count - done, rows, pipelining)
         else:
             chosen = np.array([steps.choose(pipeline.preferred(session, rows), pipelining)])
+        session.step("")
         batch = tasks[at + done : at + done + len(chosen)]
         statement.place(batch, chosen, Status.PIPELINED if pipelining else Status.ALLOCATED)
         done += len(chosen)
