@@ -1,9 +1,11 @@
-"""Prometheus as it is packaged: its service discovery finds nodes, pods, services and endpoints, with their labels."""
+"""Prometheus: its service discovery finds nodes, pods, services and endpoints, with their labels, and hears of what comes and goes.
+
+It is the one of the Go module proxy, with Kubernetes' discovery, which packaged ones often go without.
+"""
 
 from __future__ import annotations
 
 import json
-import shutil
 import socket
 import subprocess
 import urllib.request
@@ -15,8 +17,12 @@ import pytest
 
 from tests.cluster.api import Api, eventually
 from tests.cluster.conftest import Namespace
+from tests.cluster.objects import shell
+from tests.kubernetes import programs
 
-ROLES = ("node", "pod", "service", "endpoints", "endpointslice")
+ROLES = ("node", "pod", "service", "endpoints", "endpointslice", "ingress")
+BUILD_PATIENCE = 900.0
+"""Seconds that the first build may take."""
 
 
 def free_port() -> int:
@@ -27,11 +33,15 @@ def free_port() -> int:
 
 @pytest.fixture(scope="module")
 def prometheus(kubeconfig: Path, api: Api, ns: Namespace, sleeper: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    program = shutil.which("prometheus")
-    if program is None:
-        pytest.skip("this machine has no Prometheus; https://prometheus.io/download has it")
+    try:
+        program = programs.need("prometheus", seconds=BUILD_PATIENCE)["prometheus"]
+    except programs.CannotBuild as error:
+        pytest.skip(str(error))
     spec = {"selector": {"app": "sleeper"}, "ports": [{"name": "http", "port": 80, "targetPort": 8124}]}
     api.create(ns.path("services"), {"metadata": {"name": "web", "labels": {"team": "red"}}, "spec": spec})
+    backend = {"service": {"name": "web", "port": {"number": 80}}}
+    rule = {"host": "shop.example.com", "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]}}
+    api.create(ns.path("networking.k8s.io/v1/ingresses"), {"metadata": {"name": "door"}, "spec": {"rules": [rule]}})
     where = tmp_path_factory.mktemp("prometheus")
     jobs = [{"job_name": role, "scrape_interval": "1h",
              "kubernetes_sd_configs": [{"role": role, "kubeconfig_file": str(kubeconfig)}]} for role in ROLES]  # fmt: skip
@@ -39,12 +49,10 @@ def prometheus(kubeconfig: Path, api: Api, ns: Namespace, sleeper: str, tmp_path
     port = free_port()
     with (where / "log").open("w") as log:
         process = subprocess.Popen(
-            [program, f"--config.file={where / 'prometheus.yml'}", f"--storage.tsdb.path={where / 'data'}",
+            [str(program), f"--config.file={where / 'prometheus.yml'}", f"--storage.tsdb.path={where / 'data'}",
              f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log,
         )  # fmt: skip
     try:
-        if "field kubernetes_sd_configs not found" in eventually(lambda: (where / "log").read_text(), 10):
-            pytest.skip("this Prometheus was built without Kubernetes' discovery, as Debian's is; https://prometheus.io/download has it")
         yield f"http://127.0.0.1:{port}"
     finally:
         process.kill()
@@ -62,13 +70,27 @@ def labels_of(server: str, role: str) -> list[dict[str, str]]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(BUILD_PATIENCE + 120)
 @pytest.mark.scenario("local-cluster", 149)
 @pytest.mark.parametrize(("role", "wanted"), [
     ("node", {"__meta_kubernetes_node_label_kubernetes_io_os": "linux"}),
     ("pod", {"__meta_kubernetes_pod_name": "sleeper", "__meta_kubernetes_pod_label_app": "sleeper", "__meta_kubernetes_pod_ready": "true"}),
     ("service", {"__meta_kubernetes_service_name": "web", "__meta_kubernetes_service_label_team": "red"}),
     ("endpoints", {"__meta_kubernetes_endpoints_name": "web", "__meta_kubernetes_endpoint_ready": "true"}),
+    ("ingress", {"__meta_kubernetes_ingress_name": "door", "__meta_kubernetes_ingress_host": "shop.example.com"}),
     ("endpointslice", {"__meta_kubernetes_service_name": "web", "__meta_kubernetes_endpointslice_port_name": "http"}),
 ])  # fmt: skip
 def test_targets(prometheus: str, role: str, wanted: dict[str, str]) -> None:
     eventually(lambda: any(wanted.items() <= found.items() for found in labels_of(prometheus, role)), 30)
+
+
+@pytest.mark.slow
+def test_targets_come_and_go(prometheus: str, api: Api, ns: Namespace, real_node: str) -> None:
+    def names() -> set[str]:
+        return {found.get("__meta_kubernetes_pod_name", "") for found in labels_of(prometheus, "pod")}
+
+    eventually(lambda: "sleeper" in names(), 30)
+    api.create(ns.path("pods"), shell("passing", real_node, "sleep 600"))
+    eventually(lambda: "passing" in names(), 30)
+    api.delete(ns.path("pods", "passing"), gracePeriodSeconds=0)
+    eventually(lambda: "passing" not in names(), 30)

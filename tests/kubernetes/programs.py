@@ -1,4 +1,4 @@
-"""Kubernetes' own programs, built from the Go modules beside this file and kept outside of the repository.
+"""Kubernetes' own programs and those of its neighbours, built from the Go modules beside this file and kept outside of the repository.
 
     programs.need("etcd", "kube-apiserver")     builds what is missing; raises CannotBuild with the reason
 
@@ -38,6 +38,8 @@ class Program(NamedTuple):
     module: str
     package: str
     test: bool = False
+    tags: str = ""
+    """What is to be left out of it or put in."""
 
 
 PROGRAMS = {
@@ -50,6 +52,7 @@ PROGRAMS = {
         Program("ginkgo", "kubernetes", "github.com/onsi/ginkgo/v2/ginkgo"),
         Program("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl"),
         Program("helm", "helm", "helm.sh/helm/v3/cmd/helm"),
+        Program("prometheus", "prometheus", "github.com/prometheus/prometheus/cmd/prometheus", tags="remove_all_sd,enable_kubernetes_sd"),
     )
 }
 SERVER = ("etcd", "kube-apiserver", "kube-controller-manager")
@@ -117,7 +120,7 @@ def _compile(go: str, program: Program, place: Path, deadline: float) -> None:
     unfinished = place / f".{program.name}.unfinished"
     command = [
         go, *(("test", "-c") if program.test else ("build",)), "-trimpath", "-buildvcs=false", "-mod=readonly",
-        f"-ldflags={_linker_flags()}", "-o", str(unfinished), program.package,
+        f"-ldflags={_linker_flags()}", *([f"-tags={program.tags}"] if program.tags else []), "-o", str(unfinished), program.package,
     ]  # fmt: skip
     environment = {**os.environ, "GOFLAGS": "", "GOWORK": "off"}
     process = subprocess.Popen(
@@ -149,7 +152,7 @@ def _is_built(place: Path, program: Program) -> bool:
 def _origin(program: Program) -> str:
     """What a program was built from: another pin or flag gives another text."""
     module = MODULES / program.module
-    digest = hashlib.sha256(_linker_flags().encode())
+    digest = hashlib.sha256((_linker_flags() + program.tags).encode())
     for name in ("go.mod", "go.sum"):
         digest.update((module / name).read_bytes())
     return digest.hexdigest()
