@@ -92,6 +92,12 @@ async def test_fake_pods_live_as_they_say(tmp_path: Path) -> None:
         pod = await live.until("crashing", lambda p: p and container(p).get("restartCount", 0) >= 1)
         await live.client.delete(POD, "forever", "default")
         await live.gone("forever")
+        await fake(live, "lingering", metadata={"annotations": {"pod-delete.stage.kwok.x-k8s.io/delay": "1s"}})
+        await live.phase("lingering", "Running")
+        began = time.monotonic()
+        await live.client.delete(POD, "lingering", "default")
+        await live.gone("lingering")
+        assert time.monotonic() - began > 0.8
 
 
 async def test_nodes_that_others_make_are_looked_after_too(tmp_path: Path) -> None:

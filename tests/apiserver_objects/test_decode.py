@@ -84,7 +84,7 @@ def test_an_escaped_duplicate_does_not_hide() -> None:
         (CONFIG_MAP, {"binaryData": {"a": "???"}}, "illegal base64 data at input byte 0"),
         (CONFIG_MAP, {"kind": "Pod", "apiVersion": "v1"}, "cannot be handled as a ConfigMap"),
         (CONFIG_MAP, {"kind": "ConfigMap", "apiVersion": "v2"},
-         "the API version in the data (v2) does not match the expected API version (v1)"),
+         'no kind "ConfigMap" is registered for version "v2" in scheme "pkg/runtime/scheme.go:111"'),
         (CONFIG_MAP, b"", "unexpected end of JSON input"),
         (CONFIG_MAP, b'{"data":', "unexpected end of JSON input"),
         (CONFIG_MAP, b'{"data":NaN}', "invalid character 'N' looking for beginning of value"),

@@ -28,6 +28,7 @@ def reference_cluster(say: programs.Say = lambda _: None) -> Iterator[Path]:
         server.add_nodes("--nodes=0", f"--fake-nodes={NODES}")
         server.add_scheduler()
         _add_tainted_node(server.kubeconfig)
+        _let_pods_linger(server.kubeconfig)
         yield server.kubeconfig
 
 
@@ -43,6 +44,7 @@ def local_cluster() -> Iterator[Path]:
     try:
         bring_up(cluster, {"nodes": 0, "fake_nodes": NODES}, 120, lambda *_: None)
         _add_tainted_node(cluster.kubeconfig)
+        _let_pods_linger(cluster.kubeconfig)
         yield cluster.kubeconfig
     finally:
         stop(cluster)
@@ -57,6 +59,20 @@ def _add_tainted_node(kubeconfig: Path) -> None:
     metadata = {"name": TAINTED, "annotations": {"kwok.x-k8s.io/node": "fake"}, "labels": labels}
     api.create("/api/v1/nodes", {"metadata": metadata, "spec": {"taints": [taint]}, "status": {"capacity": size, "allocatable": size}})
     api.wait("/api/v1/nodes", _all_ready, READY_IN)
+
+
+def _let_pods_linger(kubeconfig: Path) -> None:
+    """One spec looks at a pod that it has deleted with a grace of a minute; fake nodes let pods go at once."""
+    api, group = Api(kubeconfig), "/apis/admissionregistration.k8s.io/v1"
+    name = {"metadata": {"name": "lingering-pods"}}
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    lingering = 'Object{metadata: Object.metadata{annotations: {"pod-delete.stage.kwok.x-k8s.io/delay": "2s"}}}'
+    api.create(f"{group}/mutatingadmissionpolicies", {**name, "spec": {
+        "matchConstraints": {"resourceRules": [rule]}, "reinvocationPolicy": "Never", "failurePolicy": "Ignore",
+        "matchConditions": [{"name": "one", "expression": 'object.metadata.?name.orValue("").startsWith("pod-generation-")'}],
+        "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": lingering}}],
+    }})  # fmt: skip
+    api.create(f"{group}/mutatingadmissionpolicybindings", {**name, "spec": {"policyName": "lingering-pods"}})
 
 
 def _all_ready(nodes: Tree) -> bool:

@@ -83,7 +83,7 @@ class Run:
     def _send(self, step: Step) -> Answer:
         body: bytes | None = None
         if step.body is not None:
-            body = step.body if isinstance(step.body, bytes) else json.dumps(step.body).encode()
+            body = step.body if isinstance(step.body, bytes) else json.dumps(step.body, separators=(",", ":")).encode()
             body = self._filled(body.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
         headers = {**({"Accept": step.accept} if step.accept else {}), **step.headers}
         if body is not None and step.content_type != "none":

@@ -59,7 +59,7 @@ def tree(value: Any, key: str = "") -> Any:
             return "<version>"
         if key == "continue" and value:
             return "<continue>"
-        return AGE.sub("<age>", value) if key == "cells" else text(value)
+        return AGE.sub("<age>", text(value)) if key == "cells" else text(value)
     if key in ("nodePort", "healthCheckNodePort") and isinstance(value, int) and value:
         return "<port>"
     return value

@@ -31,7 +31,7 @@ from hekla.kube.http.client import TransportError
 from hekla.kube.leader import micro_time
 from hekla.local.agent import machine
 from hekla.local.agent.node import LEASE_NAMESPACE, lease
-from hekla.local.agent.pretence import RESTING, Plan, plan
+from hekla.local.agent.pretence import GOING_DELAY, RESTING, Plan, duration, plan
 from hekla.local.agent.statuses import restarts, stamp
 from hekla.local.agent.worker import parse_time
 
@@ -302,6 +302,8 @@ class FakeNodes:
         """By uid, of pods that back off: (restarts so far, when the next one is due, last state)."""
         self._delayed: dict[str, float] = {}
         """By uid, of pods that are to start late: when."""
+        self._going: dict[str, float] = {}
+        """By uid, of deleted pods that stay for a while: until when."""
 
     async def start(self) -> None:
         """Makes the nodes that are asked for and begins to look after all fake ones."""
@@ -432,6 +434,7 @@ class FakeNodes:
             if old is not None:
                 self._restarts.pop(old.metadata.uid, None)
                 self._delayed.pop(old.metadata.uid, None)
+                self._going.pop(old.metadata.uid, None)
             return
         if new.status.pod_ip.startswith("10."):
             self._last_address = max(self._last_address, number_of(new.status.pod_ip))
@@ -460,7 +463,8 @@ class FakeNodes:
     def _due(self, pod: FakePod) -> float | None:
         """When something is to be done with the pod; None for never."""
         if pod.metadata.deletion_timestamp:
-            return 0.0
+            stays = duration((pod.metadata.annotations or {}).get(GOING_DELAY, ""))
+            return self._going.setdefault(pod.metadata.uid, self._clock() + stays) if stays else 0.0
         phase = pod.status.phase
         if phase in ("Succeeded", "Failed"):
             return None

@@ -167,7 +167,7 @@ class Deleter:
             if collection.name == "pods":
                 mark(tree, 0, kind)
             if call.dry_run:
-                return row, True
+                return would_be(row, tree), True
             return await self.writer.stored(collection.delete(tree, row)), True
         mark(tree, grace, kind)
         if encode(tree) == before:
@@ -176,11 +176,16 @@ class Deleter:
                 await self.writer.stored(pending)
             return row, False
         if call.dry_run:
-            return row, False
+            return would_be(row, tree), False
         return await self.writer.stored(collection.update(tree, row)), False
 
     def _terminate_namespace(self, tree: Json) -> None:
         tree.setdefault("status", {})["phase"] = "Terminating"
+
+
+def would_be(row: Row, tree: Json) -> Row:
+    """What a dry run shows."""
+    return Row(row.id, row.namespace, row.name, row.uid, row.version, encode(tree), row.labels, row.fields, row.held)
 
 
 def delete_options_tree(call: Call, options: DeleteOptions) -> Json:

@@ -145,7 +145,7 @@ TABLE: dict[tuple[str, str], tuple[_Row, ...]] = {
     ("storage.k8s.io", "v1"): (
         _Row("CSIDriver", "csidrivers", "", "Cdv"),
         _Row("CSINode", "csinodes", "", "Cdv"),
-        _Row("CSIStorageCapacity", "csistoragecapacities", "", "dv"),
+        _Row("CSIStorageCapacity", "csistoragecapacities", "", "v"),
         _Row("StorageClass", "storageclasses", "sc", "Cd"),
         _Row("VolumeAttachment", "volumeattachments", "", "Cdv", subresources=_STATUS),
         _Row("VolumeAttributesClass", "volumeattributesclasses", "vac", "Cd"),
@@ -261,7 +261,7 @@ def _strategy(group: str, row: _Row) -> Strategy:
         validate_create=strategies.validate_create(key),
         prepare_update=strategies.prepare_update(key, has_status),
         validate_update=strategies.validate_update(key),
-        prepare_status=strategies.only_status,
+        prepare_status=strategies.prepare_status(key),
         validate_status=strategies.validate_status(key),
         prepare_decision=strategies.certificate_decision if row.kind == "CertificateSigningRequest" else None,
         generation="g" in row.flags,

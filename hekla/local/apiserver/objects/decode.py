@@ -163,17 +163,25 @@ class _Reader:
     def _check_kind(self, api_version: str, kind: str) -> None:
         """A body may leave its type out (the URL says it), but not name another."""
         if kind and kind != self._kind:
+            named = api_version or self._api_version
+            if not _registered(named, kind):
+                raise self._unregistered(kind, named)
             raise BadBody(
-                f'{kind} in version "{api_version.rpartition("/")[2]}" cannot be handled as a {self._kind}: '
+                f'{kind} in version "{named.rpartition("/")[2]}" cannot be handled as a {self._kind}: '
                 f"converting (v1.{kind}) to (core.{self._kind}): unknown conversion"
-                if api_version in (self._api_version, "")
-                else f'{kind} in version "{api_version.rpartition("/")[2]}" cannot be handled as a {self._kind}: '
-                f'no kind "{kind}" is registered for version "{api_version}" in this group'
             )
         if api_version and api_version != self._api_version and api_version not in self._also and not self._any_version:
+            if not _registered(api_version, self._kind):
+                raise self._unregistered(self._kind, api_version)
             raise BadBody(
                 f"the API version in the data ({api_version}) does not match the expected API version ({self._api_version})"
             )
+
+    def _unregistered(self, kind: str, api_version: str) -> BadBody:
+        return BadBody(
+            f'{kind} in version "{self._version}" cannot be handled as a {self._kind}: '
+            f'no kind "{kind}" is registered for version "{api_version}" in scheme "pkg/runtime/scheme.go:111"'
+        )
 
     def _worded(self, read: Callable[..., Any], *arguments: Any) -> Any:
         """Runs a reader; its refusal gets the sentence that names the kind."""
@@ -196,6 +204,12 @@ class _Reader:
         raise self._unrecognized(
             f"{message}{what} into Go value of type struct {{ APIVersion string; Kind string }}", body
         )
+
+
+def _registered(api_version: str, kind: str) -> bool:
+    """Whether some built-in kind is called so."""
+    group, _, version = api_version.rpartition("/")
+    return fields.root(group, version, kind) is not None
 
 
 def without_nulls(tree: Any) -> Any:

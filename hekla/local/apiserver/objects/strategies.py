@@ -10,11 +10,13 @@ from base64 import b64encode
 from collections.abc import Callable, Collection
 from typing import Any
 
+from hekla.local.apiserver.fresh import now
 from hekla.local.apiserver.kind import FieldError, Parts, nothing
 from hekla.local.apiserver.objects.defaults import DEFAULTS
 from hekla.local.apiserver.objects.defaults.pod import first_status
 from hekla.local.apiserver.objects.validation import core, definitions, others, pod, policies, registered, workloads
 from hekla.local.apiserver.objects.validation.metadata import metadata
+from hekla.local.apiserver.objects.zeros import ZEROS
 
 Json = dict[str, Any]
 Check = Callable[[Json], list[FieldError]]
@@ -80,21 +82,37 @@ _COUNTS: dict[tuple[str, str], Json] = {
     ("", "PersistentVolumeClaim"): {"phase": "Pending"},
     ("", "Service"): {"loadBalancer": {}},
 }  # fmt: skip
+"""What the status of a kind always shows, also where its writer leaves it out."""
 _KEEP_STATUS = {("", "Node"), ("apiregistration.k8s.io", "APIService")}
 
 
 def prepare_create(key: tuple[str, str], has_status: bool) -> Callable[[Json], None]:
+    prepare, show = _prepare_create(key, has_status), ZEROS.get(key)
+    if show is None:
+        return prepare
+
+    def both(tree: Json) -> None:
+        prepare(tree)
+        show(tree)
+
+    return both
+
+
+def _prepare_create(key: tuple[str, str], has_status: bool) -> Callable[[Json], None]:
     special = _PREPARE_CREATE.get(key)
     if special is not None:
         return special
     if not has_status or key in _KEEP_STATUS:
         return nothing
-    first = _COUNTS.get(key, {})
 
     def begin(tree: Json) -> None:
-        tree["status"] = {name: dict(value) if isinstance(value, dict) else value for name, value in first.items()}
+        tree["status"] = first_counts(key)
 
     return begin
+
+
+def first_counts(key: tuple[str, str]) -> Json:
+    return {name: dict(value) if isinstance(value, dict) else value for name, value in _COUNTS.get(key, {}).items()}
 
 
 def _pod(tree: Json) -> None:
@@ -109,6 +127,7 @@ def _namespace(tree: Json) -> None:
     tree["status"] = {"phase": "Active"}
 
 
+TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 _JOB_LABELS = ("batch.kubernetes.io/controller-uid", "controller-uid")
 _JOB_NAMES = ("batch.kubernetes.io/job-name", "job-name")
 
@@ -127,9 +146,19 @@ def _job(tree: Json) -> None:
     for key in _JOB_NAMES:
         labels[key] = name
     spec["selector"] = {"matchLabels": {_JOB_LABELS[0]: uid}}
-    own = meta.setdefault("labels", {})
-    for key in (*_JOB_LABELS, *_JOB_NAMES):
-        own.setdefault(key, labels[key])
+    if not meta.get("labels"):
+        meta["labels"] = dict(labels)
+
+
+def _daemon_set(tree: Json) -> None:
+    tree["status"] = first_counts(("apps", "DaemonSet"))
+    tree["metadata"].setdefault("annotations", {})[TEMPLATE_GENERATION] = "1"
+
+
+def _persistent_volume(tree: Json) -> None:
+    tree["status"] = {"phase": "Pending", "lastPhaseTransitionTime": now()}
+
+
 
 
 def _definition(tree: Json) -> None:
@@ -145,6 +174,8 @@ _PREPARE_CREATE: dict[tuple[str, str], Callable[[Json], None]] = {
     ("", "Pod"): _pod,
     ("", "Namespace"): _namespace,
     ("batch", "Job"): _job,
+    ("apps", "DaemonSet"): _daemon_set,
+    ("", "PersistentVolume"): _persistent_volume,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): _definition,
     ("certificates.k8s.io", "CertificateSigningRequest"): _certificate_request,
 }
@@ -200,23 +231,133 @@ def _update_service(new: Json, old: Json) -> None:
 
 
 def _update_job(new: Json, old: Json) -> None:
-    """A client that applies its manifest again does not know the generated selector and labels."""
     keep_status(new, old)
-    spec, before = new.setdefault("spec", {}), old.get("spec") or {}
-    if spec.get("manualSelector") or "selector" not in before:
-        return
-    spec.setdefault("selector", before["selector"])
-    labels = spec.setdefault("template", {}).setdefault("metadata", {}).setdefault("labels", {})
-    known = ((before.get("template") or {}).get("metadata") or {}).get("labels") or {}
-    for key in (*_JOB_LABELS, *_JOB_NAMES):
-        if key in known:
-            labels.setdefault(key, known[key])
+    _labels_of_template(new)
+
+
+def _labels_of_template(job: Json) -> None:
+    """A job without labels has those of its pods."""
+    labels = ((job.get("spec") or {}).get("template") or {}).get("metadata", {}).get("labels")
+    if labels and not job["metadata"].get("labels"):
+        job["metadata"]["labels"] = dict(labels)
+
+
+def _update_deployment(new: Json, old: Json) -> None:
+    keep_status(new, old)
+    _count_metadata(new, old, "annotations")
+
+
+def _update_slice(new: Json, old: Json) -> None:
+    _count_metadata(new, old, "labels")
+
+
+def _count_metadata(new: Json, old: Json, name: str) -> None:
+    """Of these kinds a part of the metadata counts as a change too."""
+    if (new["metadata"].get(name) or {}) != (old["metadata"].get(name) or {}):
+        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+
+
+def _update_daemon_set(new: Json, old: Json) -> None:
+    """An annotation of former times counts the changes of the template."""
+    keep_status(new, old)
+    template, before = ((tree.get("spec") or {}).get("template") for tree in (new, old))
+    count = int((old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION) or 1) + (template != before)
+    new["metadata"].setdefault("annotations", {})[TEMPLATE_GENERATION] = str(count)
 
 
 _PREPARE_UPDATE: dict[tuple[str, str], Callable[[Json, Json], None]] = {
     ("", "Namespace"): _update_namespace,
     ("", "Service"): _update_service,
     ("batch", "Job"): _update_job,
+    ("apps", "Deployment"): _update_deployment,
+    ("apps", "DaemonSet"): _update_daemon_set,
+    ("discovery.k8s.io", "EndpointSlice"): _update_slice,
+}
+
+
+# --- updates of a status -------------------------------------------------------------------------------------------------
+
+_METADATA_STAYS = frozenset({
+    ("resource.k8s.io", "ResourceClaim"), ("storage.k8s.io", "VolumeAttachment"),
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"), ("flowcontrol.apiserver.k8s.io", "FlowSchema"),
+    ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"), ("networking.k8s.io", "ServiceCIDR"),
+})  # fmt: skip
+"""Kinds whose status endpoint changes nothing of the metadata."""
+
+
+def prepare_status(key: tuple[str, str]) -> Callable[[Json, Json], None]:
+    return _showing(key, _prepare_status(key))
+
+
+def _prepare_status(key: tuple[str, str]) -> Callable[[Json, Json], None]:
+    special = _PREPARE_STATUS.get(key)
+    if special is not None:
+        return special
+    counts, stays = _COUNTS.get(key, {}), key in _METADATA_STAYS
+    if not counts and not stays:
+        return only_status
+
+    def prepare(new: Json, old: Json) -> None:
+        only_status(new, old)
+        if stays:
+            _keep_metadata(new, old, ("labels", "annotations", "finalizers"))
+        status = new["status"]
+        for name, value in counts.items():
+            if name not in status:
+                status[name] = dict(value) if isinstance(value, dict) else value
+
+    return prepare
+
+
+def _keep_metadata(new: Json, old: Json, names: tuple[str, ...]) -> None:
+    for name in names:
+        if name in old["metadata"]:
+            new["metadata"][name] = old["metadata"][name]
+        else:
+            new["metadata"].pop(name, None)
+
+
+def _pod_status(new: Json, old: Json) -> None:
+    only_status(new, old)
+    if "qosClass" not in new["status"] and "qosClass" in (old.get("status") or {}):
+        new["status"]["qosClass"] = old["status"]["qosClass"]
+
+
+def _deployment_status(new: Json, old: Json) -> None:
+    only_status(new, old)
+    _keep_metadata(new, old, ("labels",))
+
+
+def _job_status(new: Json, old: Json) -> None:
+    only_status(new, old)
+    _labels_of_template(new)
+
+
+def _daemon_set_status(new: Json, old: Json) -> None:
+    only_status(new, old)
+    count = (old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION)
+    if count is not None:
+        new["metadata"].setdefault("annotations", {})[TEMPLATE_GENERATION] = count
+    new["status"] = {**_COUNTS["apps", "DaemonSet"], **new["status"]}
+
+
+def _persistent_volume_status(new: Json, old: Json) -> None:
+    only_status(new, old)
+    status, before = new["status"], old.get("status") or {}
+    since = "lastPhaseTransitionTime"
+    if status.get("phase") == before.get("phase"):
+        if since in before:
+            status.setdefault(since, before[since])
+    elif status.get(since) in (None, before.get(since)):
+        status[since] = now()
+
+
+_PREPARE_STATUS: dict[tuple[str, str], Callable[[Json, Json], None]] = {
+    ("", "Pod"): _pod_status,
+    ("", "PersistentVolume"): _persistent_volume_status,
+    ("apps", "Deployment"): _deployment_status,
+    ("apps", "DaemonSet"): _daemon_set_status,
+    ("batch", "Job"): _job_status,
 }
 
 
@@ -244,7 +385,19 @@ def certificate_decision(new: Json, old: Json, subresource: str) -> None:
 
 
 def prepare_update(key: tuple[str, str], has_status: bool) -> Callable[[Json, Json], None]:
-    return _PREPARE_UPDATE.get(key, keep_status if has_status else nothing)
+    return _showing(key, _PREPARE_UPDATE.get(key, keep_status if has_status else nothing))
+
+
+def _showing(key: tuple[str, str], prepare: Callable[[Json, Json], None]) -> Callable[[Json, Json], None]:
+    show = ZEROS.get(key)
+    if show is None:
+        return prepare
+
+    def both(new: Json, old: Json) -> None:
+        prepare(new, old)
+        show(new)
+
+    return both
 
 
 # --- writes of a part ----------------------------------------------------------------------------------------------------
@@ -254,7 +407,7 @@ ENDED = ("Succeeded", "Failed")
 _WITHOUT_SPEC: dict[tuple[str, str], tuple[str, ...]] = {
     ("", "Pod"): ("", "status"),
     **dict.fromkeys(
-        (("apps", "Deployment"), ("apps", "ReplicaSet"), ("apps", "StatefulSet"), ("apps", "DaemonSet"), ("batch", "Job")), ("status",)
+        (("apps", "Deployment"), ("apps", "ReplicaSet"), ("apps", "StatefulSet"), ("apps", "DaemonSet")), ("status",)
     ),
 }
 """Kind -> endpoints whose writes may leave the spec alone: defaults fill in nothing outside of it, and rules there need it not."""

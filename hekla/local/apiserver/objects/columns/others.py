@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import Any
 
 from hekla.local.apiserver.kind import Json
@@ -149,10 +150,40 @@ _BINDING = (
     wide("ServiceAccounts", _subjects("ServiceAccount")),
 )
 _WEBHOOKS = (NAME, number("Webhooks", _length("webhooks"), "How many webhooks it holds."), AGE)
+def _param_reference(tree: Json, _now: float) -> str:
+    found = at(tree, "spec", "paramRef")
+    if not found:
+        return UNSET
+    if found.get("name"):
+        return "/".join(part for part in (found.get("namespace"), found["name"]) if part)
+    return selector(found.get("selector"))
+
+
+_POLICY_BINDING = (NAME, column("PolicyName", cell("spec", "policyName")), column("ParamRef", _param_reference), AGE)
+
+
+def _targets(tree: Json, _now: float) -> str:
+    """What is measured over what is aimed at, of the metrics that name a resource."""
+    texts = []
+    for metric, now in zip_longest(at(tree, "spec", "metrics") or (), at(tree, "status", "currentMetrics") or ()):
+        resource = (metric or {}).get("resource")
+        if resource is None:
+            texts.append("<unknown type>")
+            continue
+        target, found = resource.get("target") or {}, at(now, "resource", "current") or {}
+        if target.get("averageValue") is not None:
+            texts.append(f"{resource.get('name')}: {found.get('averageValue', '<unknown>')}/{target['averageValue']}")
+            continue
+        usage, wanted = found.get("averageUtilization"), target.get("averageUtilization")
+        shown = "<unknown>" if usage is None else f"{usage}%"
+        texts.append(f"{resource.get('name')}: {shown}/{'<auto>' if wanted is None else f'{wanted}%'}")
+    return listed(texts, 2) if texts else NONE
+
+
 _SCALER = (
     NAME,
     column("Reference", _reference),
-    column("Targets", lambda tree, _now: "<unknown>"),
+    column("Targets", _targets),
     column("MinPods", lambda tree, _now: str(at(tree, "spec", "minReplicas") or UNSET)),
     column("MaxPods", cell("spec", "maxReplicas", absent=0)),
     column("Replicas", cell("status", "currentReplicas", absent=0)),
@@ -216,6 +247,8 @@ COLUMNS = {
         column("ParamKind", lambda tree, _now: _param_kind(at(tree, "spec", "paramKind"))),
         AGE,
     ),
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"): _POLICY_BINDING,
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"): _POLICY_BINDING,
     ("storage.k8s.io", "CSINode"): (NAME, number("Drivers", _length("spec", "drivers")), AGE),
     ("storage.k8s.io", "VolumeAttachment"): (
         NAME,
@@ -228,8 +261,7 @@ COLUMNS = {
     ("storage.k8s.io", "VolumeAttributesClass"): (NAME, column("DriverName", cell("driverName")), AGE),
     ("storage.k8s.io", "CSIStorageCapacity"): (
         NAME,
-        column("StorageClassName", cell("storageClassName")),
-        column("Capacity", cell("capacity", absent=UNSET)),
+        CREATED,
     ),
     ("storage.k8s.io", "CSIDriver"): (
         NAME,

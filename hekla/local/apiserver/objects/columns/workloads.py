@@ -107,7 +107,7 @@ COLUMNS = {
     ("apps", "ControllerRevision"): (
         NAME,
         column("Controller", lambda tree, _now: _controller(tree), "Whose revision it is."),
-        _count("Revision", "revision"),
+        column("Revision", cell("revision", absent=0)),
         AGE,
     ),
     ("batch", "Job"): (

@@ -33,8 +33,10 @@ def _node(tree: Json) -> None:
         status["allocatable"] = dict(status["capacity"])
     if "daemonEndpoints" not in status:
         status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": 0}}
-    if "nodeInfo" not in status:
-        status["nodeInfo"] = dict.fromkeys(_NODE_INFO, "")
+    info = status.setdefault("nodeInfo", {})
+    for name in _NODE_INFO:
+        if name not in info:
+            info[name] = ""
 
 
 def _secret(tree: Json) -> None:
@@ -94,7 +96,8 @@ def _persistent_volume_claim(tree: Json) -> None:
 
 def _limit_range(tree: Json) -> None:
     """Container items fill each other: default from max, defaultRequest from default, then from min."""
-    for item in (tree.get("spec") or {}).get("limits", ()):
+    spec = tree.setdefault("spec", {})
+    for item in spec.get("limits") or ():
         if item.get("type") != "Container":
             continue
         default = {**item.get("max", {}), **item.get("default", {})}

@@ -11,7 +11,6 @@ RBAC = "rbac.authorization.k8s.io"
 
 
 def _priority_class(tree: Json) -> None:
-    tree.setdefault("value", 0)
     if not tree.get("preemptionPolicy"):
         tree["preemptionPolicy"] = "PreemptLowerPriority"
 
@@ -32,7 +31,6 @@ def _csi_driver(tree: Json) -> None:
 
 def _network_policy(tree: Json) -> None:
     spec = tree.setdefault("spec", {})
-    spec.setdefault("podSelector", {})
     if not spec.get("policyTypes"):
         spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
     for rule in [*spec.get("ingress", ()), *spec.get("egress", ())]:
@@ -42,6 +40,8 @@ def _network_policy(tree: Json) -> None:
 
 
 def _endpoint_slice(tree: Json) -> None:
+    for endpoint in tree.get("endpoints", ()):
+        fill(endpoint, conditions={})
     for port in tree.get("ports", ()):
         fill(port, name="")
         if not port.get("protocol"):
@@ -93,7 +93,7 @@ def _policy_binding(tree: Json) -> None:
 
 
 def _device_requests(spec: Json) -> None:
-    for request in (spec.get("devices") or {}).get("requests", ()):
+    for request in ((spec.get("devices") or {}).get("requests") or ()):
         for asked in ([request["exactly"]] if "exactly" in request else []) + list(request.get("firstAvailable", ())):
             if not asked.get("allocationMode"):
                 asked["allocationMode"] = "ExactCount"
@@ -104,7 +104,8 @@ def _device_requests(spec: Json) -> None:
 
 
 def _resource_claim(tree: Json) -> None:
-    _device_requests(tree.setdefault("spec", {}))
+    spec = tree.setdefault("spec", {})
+    _device_requests(spec)
 
 
 def _resource_claim_template(tree: Json) -> None:
@@ -191,7 +192,15 @@ def _api_service(tree: Json) -> None:
         fill(service, port=443)
 
 
+def _with_spec(tree: Json) -> None:
+    tree.setdefault("spec", {})
+
+
 DEFAULTS = {
+    ("storage.k8s.io", "CSINode"): _with_spec,
+    ("resource.k8s.io", "DeviceClass"): _with_spec,
+    ("coordination.k8s.io", "Lease"): _with_spec,
+    ("policy", "PodDisruptionBudget"): _with_spec,
     ("resource.k8s.io", "ResourceSlice"): _resource_slice,
     ("storage.k8s.io", "VolumeAttachment"): _volume_attachment,
     ("networking.k8s.io", "Ingress"): _ingress,

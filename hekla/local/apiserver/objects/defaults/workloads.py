@@ -37,8 +37,12 @@ def _replica_set(tree: Json) -> None:
 
 
 def _replication_controller(tree: Json) -> None:
-    spec = fill(_with_template(tree), replicas=1)
-    labels = spec["template"]["metadata"].get("labels")
+    spec = fill(tree.setdefault("spec", {}), replicas=1)
+    template = spec.get("template")
+    if template is None:
+        return
+    pods.template(template)
+    labels = template["metadata"].get("labels")
     if labels:
         if not spec.get("selector"):
             spec["selector"] = dict(labels)
@@ -66,6 +70,7 @@ def _stateful_set(tree: Json) -> None:
 
 
 def _daemon_set(tree: Json) -> None:
+    tree.setdefault("metadata", {}).setdefault("annotations", {}).setdefault("deprecated.daemonset.template.generation", "0")
     spec = fill(_with_template(tree), revisionHistoryLimit=10)
     strategy = spec.setdefault("updateStrategy", {})
     if not strategy.get("type"):

@@ -254,9 +254,9 @@ def new_event(tree: Json) -> Errors:
 _MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 
 
-def _access_modes(values: Any, path: str, found: Errors) -> None:
+def _access_modes(values: Any, path: str, found: Errors, detail: str = "") -> None:
     if not values:
-        found.append(required(path, "at least 1 access mode is required"))
+        found.append(required(path, detail))
     for mode in values or ():
         if mode not in _MODES:
             found.append(not_supported(path, mode, _MODES))
@@ -267,7 +267,7 @@ def persistent_volume(tree: Json) -> Errors:
     spec = tree.get("spec") or {}
     _access_modes(spec.get("accessModes"), "spec.accessModes", found)
     if not spec.get("capacity"):
-        found.append(required("spec.capacity"))
+        found += [required("spec.capacity"), not_supported("spec.capacity", None, ("storage",))]
     elif "storage" not in spec["capacity"] or len(spec["capacity"]) > 1:
         found.append(not_supported("spec.capacity", list(spec["capacity"]), ("storage",)))
     else:
@@ -307,7 +307,7 @@ def persistent_volume_update(new: Json, old: Json) -> Errors:
 def persistent_volume_claim(tree: Json) -> Errors:
     found = metadata(tree)
     spec = tree.get("spec") or {}
-    _access_modes(spec.get("accessModes"), "spec.accessModes", found)
+    _access_modes(spec.get("accessModes"), "spec.accessModes", found, "at least 1 access mode is required")
     requests = (spec.get("resources") or {}).get("requests") or {}
     if "storage" not in requests:
         found.append(required("spec.resources[storage]"))

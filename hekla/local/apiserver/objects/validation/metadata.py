@@ -126,9 +126,12 @@ def matches(value: Json | None, wanted: Json | None) -> bool:
     return True
 
 
-def one_of(value: Any, allowed: tuple[str, ...], path: str, found: Errors, *, needed: bool = False) -> None:
+def one_of(value: Any, allowed: tuple[str, ...], path: str, found: Errors, *, needed: bool = False, known: bool = False) -> None:
+    """`needed`: nothing is refused as absent; `known`: nothing is refused as a value that is not among the allowed."""
     if not value:
-        if needed:
+        if known:
+            found.append(not_supported(path, "", allowed))
+        elif needed:
             found.append(required(path))
     elif value not in allowed:
         found.append(not_supported(path, value, allowed))

@@ -322,12 +322,17 @@ def resource_slice(tree: Json) -> Errors:
     spec = tree.get("spec") or {}
     given = [name for name in ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection") if spec.get(name)]
     rule = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
+    if not spec.get("driver"):
+        found.append(required("spec.driver"))
+    pool = spec.get("pool") or {}
+    if not pool.get("name"):
+        found.append(required("spec.pool.name"))
+    if (pool.get("resourceSliceCount") or 0) <= 0:
+        found.append(invalid("spec.pool.resourceSliceCount", pool.get("resourceSliceCount") or 0, "must be greater than zero"))
     if not given:
         found.append(required("spec", rule))
     elif len(given) > 1:
         found.append(invalid("spec", {name: spec[name] for name in given}, rule))
-    if not spec.get("driver"):
-        found.append(required("spec.driver"))
     return found
 
 
@@ -337,7 +342,31 @@ def certificate_request_update(new: Json, old: Json) -> Errors:
     return found
 
 
+def autoscaler(tree: Json) -> Errors:
+    found = metadata(tree)
+    spec = tree.get("spec") or {}
+    least, most = spec.get("minReplicas"), spec.get("maxReplicas") or 0
+    if least is not None and least < 1:
+        found.append(invalid("spec.minReplicas", least, "must be greater than or equal to 1"))
+    if most < 1:
+        found.append(required("spec.maxReplicas", "must be set and greater than 0"))
+    if least is not None and most < least:
+        found.append(invalid("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`"))
+    target = spec.get("scaleTargetRef") or {}
+    for name in ("kind", "name"):
+        value = target.get(name) or ""
+        if not value:
+            found.append(required(f"spec.scaleTargetRef.{name}"))
+        else:
+            found += [invalid(f"spec.scaleTargetRef.{name}", value, reason) for reason in names.path_segment(value)]
+    version = target.get("apiVersion") or ""
+    if not version:
+        found.append(invalid("spec.scaleTargetRef.apiVersion", version, "apiVersion must specify API group"))
+    return found
+
+
 CREATE = {
+    ("autoscaling", "HorizontalPodAutoscaler"): autoscaler,
     ("scheduling.k8s.io", "PriorityClass"): priority_class,
     ("storage.k8s.io", "StorageClass"): storage_class,
     ("networking.k8s.io", "NetworkPolicy"): network_policy,

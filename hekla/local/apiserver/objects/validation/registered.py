@@ -203,10 +203,7 @@ def csi_driver_update(new: Json, old: Json) -> Errors:
 def csi_storage_capacity(tree: Json) -> Errors:
     found = metadata(tree)
     name = tree.get("storageClassName") or ""
-    if not name:
-        found.append(required("storageClassName"))
-    else:
-        found += [invalid("storageClassName", name, reason) for reason in names.dns_subdomain(name)]
+    found += [invalid("storageClassName", name, reason) for reason in names.dns_subdomain(name)]
     selector(tree.get("nodeTopology"), "nodeTopology", found)
     return found
 
@@ -221,12 +218,13 @@ def csi_storage_capacity_update(new: Json, old: Json) -> Errors:
 def volume_attachment(tree: Json) -> Errors:
     found = metadata(tree)
     spec = tree.get("spec") or {}
-    for name in ("attacher", "nodeName"):
-        if not spec.get(name):
-            found.append(required(f"spec.{name}"))
+    if not spec.get("attacher"):
+        found.append(required("spec.attacher"))
     source = spec.get("source") or {}
     if not source.get("persistentVolumeName") and not source.get("inlineVolumeSpec"):
         found.append(required("spec.source", "must specify exactly one of inlineVolumeSpec and persistentVolumeName"))
+    node = spec.get("nodeName") or ""
+    found += [invalid("spec.nodeName", node, reason) for reason in names.dns_subdomain(node)]
     return found
 
 
@@ -319,7 +317,7 @@ def certificate_request(tree: Json) -> Errors:
     if not _is_request(spec.get("request") or ""):
         found.append(invalid("spec.request", spec.get("request") or None, "PEM block type must be CERTIFICATE REQUEST"))
     if not spec.get("usages"):
-        found.append(required("spec.usages", "usages must be provided"))
+        found.append(required("spec.usages"))
     for position, usage in enumerate(spec.get("usages") or ()):
         if usage not in _USAGES:
             found.append(not_supported(f"spec.usages[{position}]", usage, sorted(_USAGES)))
@@ -383,7 +381,7 @@ def priority_level(tree: Json) -> Errors:
     found = metadata(tree)
     spec = tree.get("spec") or {}
     kind = spec.get("type") or ""
-    one_of(kind, ("Exempt", "Limited"), "spec.type", found, needed=True)
+    one_of(kind or "", ("Exempt", "Limited"), "spec.type", found, known=True)
     limited = spec.get("limited")
     if kind == "Exempt" and limited is not None:
         found.append(forbidden("spec.limited", "must be nil if the type is not Limited"))
@@ -392,7 +390,7 @@ def priority_level(tree: Json) -> Errors:
             found.append(required("spec.limited", "must not be empty when type is Limited"))
         else:
             response = limited.get("limitResponse") or {}
-            one_of(response.get("type"), ("Queue", "Reject"), "spec.limited.limitResponse.type", found, needed=True)
+            one_of(response.get("type"), ("Queue", "Reject"), "spec.limited.limitResponse.type", found, known=True)
             if response.get("type") == "Reject" and response.get("queuing") is not None:
                 found.append(forbidden("spec.limited.limitResponse.queuing", "must be nil if limited.limitResponse.type is not Limited"))
     return found

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from hekla.local.apiserver.kind import FieldError
 from hekla.local.apiserver.objects.errors import forbidden, invalid, not_supported, required
 from hekla.local.apiserver.objects.validation import pod as pods
 from hekla.local.apiserver.objects.validation.metadata import (
@@ -22,19 +23,24 @@ from hekla.local.apiserver.objects.validation.metadata import (
 Json = dict[str, Any]
 
 
-def _selected_template(spec: Json, found: Errors, *, restart: tuple[str, ...] = ("Always",)) -> None:
+def _unmatched(labels: Json | None) -> FieldError:
+    return invalid("spec.template.metadata.labels", labels or None, "`selector` does not match template `labels`")
+
+
+def _selected_template(spec: Json, found: Errors, *, restart: tuple[str, ...] = ("Always",), needed: bool = True) -> None:
     """A selector that is there and matches the template's labels, and a template that may run."""
     wanted = spec.get("selector")
     template = spec.get("template") or {}
     if wanted is None:
-        found.append(required("spec.selector"))
+        if needed:
+            found.append(required("spec.selector"))
+        found.append(_unmatched((template.get("metadata") or {}).get("labels")))
     else:
         selector(wanted, "spec.selector", found)
         if not wanted.get("matchLabels") and not wanted.get("matchExpressions"):
             found.append(invalid("spec.selector", wanted, "empty selector is invalid for deployment"))
         elif not matches(wanted, (template.get("metadata") or {}).get("labels")):
-            labels = (template.get("metadata") or {}).get("labels") or {}
-            found.append(invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`"))
+            found.append(_unmatched((template.get("metadata") or {}).get("labels")))
     pods.template(template, "spec.template", found)
     policy = (template.get("spec") or {}).get("restartPolicy")
     if policy not in restart:
@@ -83,11 +89,14 @@ def replication_controller(tree: Json) -> Errors:
     found = metadata(tree)
     spec = tree.get("spec") or {}
     not_negative(spec.get("replicas"), "spec.replicas", found)
-    wanted, template = spec.get("selector") or {}, spec.get("template") or {}
-    labels = (template.get("metadata") or {}).get("labels") or {}
+    wanted, template = spec.get("selector") or {}, spec.get("template")
     if not wanted:
         found.append(required("spec.selector"))
-    elif any(labels.get(key) != value for key, value in wanted.items()):
+    if template is None:
+        found.append(required("spec.template"))
+        return found
+    labels = (template.get("metadata") or {}).get("labels") or {}
+    if any(labels.get(key) != value for key, value in wanted.items()):
         found.append(invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`"))
     pods.template(template, "spec.template", found)
     policy = (template.get("spec") or {}).get("restartPolicy")
@@ -113,7 +122,7 @@ def stateful_set(tree: Json) -> Errors:
 def daemon_set(tree: Json) -> Errors:
     found = metadata(tree)
     spec = tree.get("spec") or {}
-    _selected_template(spec, found)
+    _selected_template(spec, found, needed=False)
     strategy = spec.get("updateStrategy") or {}
     one_of(strategy.get("type"), ("RollingUpdate", "OnDelete"), "spec.updateStrategy.type", found, needed=True)
     if strategy.get("type") == "RollingUpdate":
@@ -148,13 +157,14 @@ def job(tree: Json) -> Errors:
     found = metadata(tree)
     spec = tree.get("spec") or {}
     _job_spec(spec, "spec", found)
+    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
     if spec.get("selector") is None:
-        found.append(required("spec.selector"))
+        found += [required("spec.selector"), _unmatched(labels)]
     else:
         selector(spec["selector"], "spec.selector", found)
         labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
         if not matches(spec["selector"], labels):
-            found.append(invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`"))
+            found.append(_unmatched(labels))
     return found
 
 

@@ -1,0 +1,66 @@
+"""What Kubernetes shows of an object although nothing is in it: Go's structures write out some fields that are empty.
+
+Nobody owns them, so they are put in when it is settled who owns what.  Only rare kinds are here: of pods and events a cluster
+holds too many to write down what says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Json = dict[str, Any]
+RBAC = "rbac.authorization.k8s.io"
+
+
+def _role(tree: Json) -> None:
+    tree.setdefault("rules", None)
+
+
+def _limits(tree: Json) -> None:
+    tree["spec"].setdefault("limits", None)
+
+
+def _claim(tree: Json) -> None:
+    _devices(tree.get("spec") or {})
+
+
+def _claim_template(tree: Json) -> None:
+    _devices((tree.get("spec") or {}).get("spec") or {})
+
+
+def _devices(spec: Json) -> None:
+    if not spec.get("devices"):
+        spec["devices"] = {"requests": None}
+
+
+def _drivers(tree: Json) -> None:
+    spec = tree["spec"]
+    spec.setdefault("drivers", None)
+    for driver in spec["drivers"] or ():
+        driver.setdefault("topologyKeys", None)
+
+
+def _metrics(tree: Json) -> None:
+    tree.setdefault("status", {}).setdefault("currentMetrics", None)
+
+
+def _value(tree: Json) -> None:
+    tree.setdefault("value", 0)
+
+
+def _pods(tree: Json) -> None:
+    tree.setdefault("spec", {}).setdefault("podSelector", {})
+
+
+ZEROS: dict[tuple[str, str], Callable[[Json], None]] = {
+    (RBAC, "Role"): _role,
+    (RBAC, "ClusterRole"): _role,
+    ("", "LimitRange"): _limits,
+    ("resource.k8s.io", "ResourceClaim"): _claim,
+    ("resource.k8s.io", "ResourceClaimTemplate"): _claim_template,
+    ("storage.k8s.io", "CSINode"): _drivers,
+    ("autoscaling", "HorizontalPodAutoscaler"): _metrics,
+    ("scheduling.k8s.io", "PriorityClass"): _value,
+    ("networking.k8s.io", "NetworkPolicy"): _pods,
+}
