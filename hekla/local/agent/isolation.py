@@ -18,6 +18,7 @@ from pathlib import Path
 
 from hekla.local.agent import cgroups
 from hekla.local.agent.cgroups import Base
+from hekla.local.agent.preload import compiler
 
 SPAWNER = Path(__file__).with_name("spawner.py")
 NAMES_FOR_PYTHON = Path(__file__).with_name("standins") / "names"
@@ -126,7 +127,8 @@ def detect() -> Isolation:
         Finding(
             "private view of the files", "mount" in usable, refused.get("mount", ""),
             "volumes lie under the pod's directory: their paths are rewritten in the container's command, arguments and environment, "
-            "but not inside scripts and programs; names of other pods resolve in Python programs only",
+            "but not inside scripts and programs; names of other pods resolve in "
+            + ("programs that are linked dynamically" if compiler() else "Python programs only (with a C compiler: in most)"),
         ),
         Finding("host name of its own", "uts" in usable, refused.get("uts", ""),
                 "`hostname` gives this machine's name; $HOSTNAME is right, and so is gethostname() in Python programs"),
@@ -139,7 +141,10 @@ def detect() -> Isolation:
         Finding("cpu and memory limits", cgroup is not None, cgroup_refused,
                 "limits of cpu are not enforced; memory is looked at twice a second, and a container above its limit is killed"),
         Finding("network of its own", not network, network,
-                "a pod that listens on every address (0.0.0.0) takes the port from all others; listen on the pod's name instead"),
+                "pods share this machine's ports; a program that listens on every address (0.0.0.0) listens on its pod's, "
+                "unless it is linked statically" if compiler() else
+                "a pod that listens on every address (0.0.0.0) takes the port from all others; listen on the pod's name instead, "
+                "or install a C compiler"),
     )  # fmt: skip
     return Isolation(namespaces, not address, root, cgroup, not network, findings)
 
