@@ -1,0 +1,195 @@
+"""What the carrier asks of the API server, in which order, and what it does when the server refuses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from hekla.engine.decisions import Bind, Decisions, Event, PodGroupStatus, QueueStatus
+from hekla.engine.tasks import Status
+from hekla.engine.world import World, policy
+from hekla.kube.errors import ApiError
+from hekla.scheduler import carrier as carrying
+from hekla.scheduler.carrier import Carrier
+from hekla.scheduler.feed import LeftOut
+from hekla.scheduler.volumes import VolumeError
+
+
+def core(number: int) -> pytest.MarkDecorator:
+    return pytest.mark.scenario("scheduler-core", number)
+
+
+class Server:
+    """Answers as it is told, and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.bindings: list[dict[str, Any]] = []
+        self.patches: list[tuple[str, str, dict[str, Any]]] = []
+        self.refuses: set[str] = set()
+        self.answer = asyncio.Event()
+        self.answer.set()
+
+    async def post(self, kind: Any, name: str, namespace: str, subresource: str, body: dict[str, Any]) -> None:
+        await self.answer.wait()
+        if name in self.refuses:
+            raise ApiError(403, "Forbidden", "no more pods here")
+        self.bindings.append(body)
+
+    async def patch(self, kind: Any, name: str, patch: dict[str, Any], namespace: str | None = None, *, type: str = "merge",
+                    subresource: str | None = None) -> None:  # fmt: skip
+        self.patches.append((f"{kind.plural}/{name}" + (f"/{subresource}" if subresource else ""), type, patch))
+
+
+class Events:
+    """Keeps what would be told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str, str, str]] = []
+
+    def event(self, about: dict[str, Any], severity: str, reason: str, message: str) -> None:
+        self.told.append((f"{about['kind']}/{about['metadata']['name']}", severity, reason, message))
+
+
+class Scene:
+    def __init__(self) -> None:
+        self.world = World(policy(plugins=["gang", "predicates"], actions="allocate"))
+        self.world.nodes("n1", cpu=8)
+        self.server, self.events = Server(), Events()
+        self.changes = 0
+        self.carrier = Carrier(self.server, self.world.state, self.events, "volcano", self.changed)  # type: ignore[arg-type]
+
+    def changed(self) -> None:
+        self.changes += 1
+
+    async def cycle(self) -> Decisions:
+        decisions = self.world.run()
+        self.carrier.carry(decisions)
+        await asyncio.sleep(0)
+        return decisions
+
+    def status(self, pod: str) -> Status:
+        return self.world.state.tasks[f"default/{pod}"].status
+
+
+@pytest.fixture
+async def scene() -> AsyncIterator[Scene]:
+    made = Scene()
+    yield made
+    made.server.answer.set()
+    await made.carrier.settle()
+
+
+@core(149)
+@core(150)
+async def test_a_binding_says_who_where_and_what_was_noted(scene: Scene) -> None:
+    scene.world.job("job", cpu=1)
+    scene.world.state.tasks["default/job-task-0"].annotations["volcano.sh/gpu-index"] = "3"
+    scene.server.answer.clear()
+    await scene.cycle()
+    assert scene.status("job-task-0") is Status.BINDING
+    scene.server.answer.set()
+    await scene.carrier.settle()
+    (body,) = scene.server.bindings
+    assert body["metadata"] == {
+        "name": "job-task-0", "namespace": "default", "uid": "default-job-task-0",
+        "annotations": {"scheduling.k8s.io/group-name": "job", "volcano.sh/gpu-index": "3"},
+    }  # fmt: skip
+    assert body["target"] == {"apiVersion": "v1", "kind": "Node", "name": "n1"}
+    assert scene.events.told[-1] == ("Pod/job-task-0", "Normal", "Scheduled", "Successfully assigned default/job-task-0 to n1")
+
+
+async def test_many_are_on_their_way_at_once(scene: Scene) -> None:
+    scene.world.job("job", pods=8, cpu=1)
+    scene.server.answer.clear()
+    await scene.cycle()
+    assert len([task for task in scene.carrier.tasks if not task.done()]) >= 8
+    scene.server.answer.set()
+    await scene.carrier.settle()
+    assert len(scene.server.bindings) == 8
+
+
+async def test_what_is_refused_is_pending_again_and_told(scene: Scene) -> None:
+    scene.world.job("job", pods=2, min_available=1, cpu=1)
+    scene.server.refuses = {"job-task-1"}
+    await scene.cycle()
+    await scene.carrier.settle()
+    assert (scene.status("job-task-0"), scene.status("job-task-1")) == (Status.BINDING, Status.PENDING)
+    assert scene.changes == 1
+    message = "failed to bind to node n1: no more pods here"
+    assert ("Pod/job-task-1", "Warning", "FailedScheduling", message) in scene.events.told
+    (patch,) = [patch for where, _, patch in scene.server.patches if where == "pods/job-task-1/status"]
+    (condition,) = patch["status"]["conditions"]
+    assert (condition["type"], condition["status"], condition["reason"], condition["message"]) == (
+        "PodScheduled", "False", "SchedulerError", message,
+    )  # fmt: skip
+
+
+@core(151)
+async def test_one_whose_volumes_fail_does_not_keep_the_others(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def bind(promised: Any, node: str) -> None:
+        if "default/bad" in promised:
+            raise VolumeError("PersistentVolumeClaim default/bad is gone")
+
+    undone: list[Any] = []
+
+    async def give_back(given: Any, uid: str) -> None:
+        undone.append(given)
+
+    async def reserve(given: Any, pod: str, uid: str) -> None:
+        return None
+
+    monkeypatch.setattr(scene.carrier.volumes, "bind", bind)
+    monkeypatch.setattr(scene.carrier.claims, "bind", reserve)
+    monkeypatch.setattr(scene.carrier.claims, "give_back", give_back)
+    scene.world.job("job", pods=3, cpu=1)
+    plain, bad, refused = (
+        Bind(one.pod, one.uid, one.node, one.job, one.annotations) for one in scene.world.run().binds
+    )
+    scene.server.refuses = {"job-task-2"}
+    scene.carrier.carry(Decisions(binds=[
+        plain,
+        Bind(bad.pod, bad.uid, bad.node, bad.job, {}, {"default/bad": ""}),
+        Bind(refused.pod, refused.uid, refused.node, refused.job, {}, {}, {"default/gpu": {}}),
+    ]))  # fmt: skip
+    await scene.carrier.settle()
+    assert [body["metadata"]["name"] for body in scene.server.bindings] == ["job-task-0"]
+    assert [scene.status(f"job-task-{number}") for number in range(3)] == [Status.BINDING, Status.PENDING, Status.PENDING]
+    assert undone == [{"default/gpu": {}}]
+
+
+@core(159)
+async def test_only_the_queue_gate_is_taken_off_and_twice_does_no_harm(scene: Scene) -> None:
+    for _ in range(2):
+        scene.carrier.carry(Decisions(gates=["default/gated"]))
+    await scene.carrier.settle()
+    wanted = {"spec": {"schedulingGates": [{"name": "scheduling.volcano.sh/queue-allocation-gate", "$patch": "delete"}]}}
+    assert scene.server.patches == [("pods/gated", "strategic", wanted)] * 2
+
+
+async def test_what_queues_hold_is_gathered_and_what_is_gone_is_taken_out(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carrying, "QUEUES_GATHERED", 0.01)
+    scene.carrier.carry(Decisions(queues=[QueueStatus("q", {"cpu": "1", "gpu": "1"}, ["disk"])]))
+    scene.carrier.carry(Decisions(queues=[QueueStatus("q", {"cpu": "2"}, ["gpu"])]))
+    await asyncio.sleep(0.05)
+    await scene.carrier.settle()
+    assert scene.server.patches == [("queues/q/status", "merge", {"status": {"allocated": {"disk": None, "gpu": None, "cpu": "2"}}})]
+
+
+@pytest.mark.parametrize(("pods", "at_once"), [(0, 1), (1, 0)])
+async def test_being_let_in_is_written_at_once_where_somebody_waits_for_it(scene: Scene, pods: int, at_once: int) -> None:
+    scene.world.job("job", pods=pods, min_available=1, cpu=1, phase="Pending")
+    scene.carrier.carry(Decisions(pod_groups=[PodGroupStatus("default/job", "u", "Inqueue", 0, 0, 0, [])]))
+    await scene.carrier.settle()
+    assert len(scene.server.patches) == at_once
+
+
+async def test_a_malformed_object_is_told_so(scene: Scene) -> None:
+    scene.carrier.tell_left_out(LeftOut("HyperNode", "rack", "u", "tier is no number"))
+    scene.carrier.record(Event("PodGroup", "default/job", "u", "Normal", "Scheduled", "pod group is ready"))
+    assert scene.events.told == [
+        ("HyperNode/rack", "Warning", "Rejected", "left out by the scheduler: tier is no number"),
+        ("PodGroup/job", "Normal", "Scheduled", "pod group is ready"),
+    ]
