@@ -132,7 +132,10 @@ class _Reader:
         configurations: dict[str, Mapping[str, Any]] = {}
         for number, one in enumerate(_list(tree.get("configurations"), self, ("configurations",))):
             configurations.setdefault(str(one.get("name", "")), self._configuration(("configurations", number), one))
-        metrics = {str(key): str(value) for key, value in (tree.get("metrics") or {}).items()}
+        metrics = {
+            str(key): str(value).lower() if isinstance(value, bool) else str(value)
+            for key, value in (tree.get("metrics") or {}).items()
+        }
         if self.problems and self.strict:
             raise PolicyError(self.problems)
         seed = (tree.get("tieBreaking") or {}).get("seed", 0)

@@ -39,7 +39,10 @@ from hekla.kube.events import Recorder
 from hekla.kube.flags import SECONDS, TEXT, TEXTS, WHOLE, YES_NO, Flag, one_of
 from hekla.kube.http.client import TransportError
 from hekla.scheduler.carrier import Carrier
+from hekla.scheduler.devices import device_map
+from hekla.scheduler.extender import ExtenderClient
 from hekla.scheduler.feed import EVERY_NODE, Feed, NodeSelector
+from hekla.scheduler.load import LoadCollector
 from hekla.scheduler.localtime import time_zone
 from hekla.scheduler.metrics import ASSUMED, CYCLE, JobMetrics, PluginMetrics
 from hekla.scheduler.policy_file import PolicyFile, PolicyFileError
@@ -102,7 +105,9 @@ class Scheduler:
         self.policy = policy
         self.recorder = recorder
         self.period = period
-        self.feed = Feed(client, state, selector)
+        self.feed = Feed(client, state, selector, device_map(policy.policy))
+        state.ask_extender = ExtenderClient()
+        self.load = LoadCollector(client, state, lambda: policy.policy.metrics, self.feed.changed.set)
         self.tape = tape
         self.stages = Stages()
         self.watchdog = Watchdog(self.stages, stuck_after)
@@ -117,6 +122,7 @@ class Scheduler:
     async def run(self) -> None:
         """Cycles until cancelled; what is in flight then is given a moment to be answered."""
         self.watchdog.start()
+        collecting = asyncio.ensure_future(self.load.run())
         try:
             while True:
                 took = self.cycle()
@@ -128,6 +134,7 @@ class Scheduler:
                     pass
                 self.policy.changed()
         finally:
+            collecting.cancel()
             self.watchdog.stop()
             if self.tape is not None:
                 self.tape.close()

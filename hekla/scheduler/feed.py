@@ -18,6 +18,7 @@ from hekla.engine.shards import NONE
 from hekla.engine.state import State
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
+from hekla.scheduler.devices import DEFAULT_MAP
 from hekla.scheduler.metrics import WATCHED
 
 log = logging.getLogger(__name__)
@@ -59,9 +60,12 @@ class Source(NamedTuple):
     remove: Callable[[Any], None]
     needed: bool = True
     """Nothing can be decided without it.  What only some plugins read may belong to a kind that the cluster does not serve."""
+    namespace: str | None = None
+    name: str = ""
+    """Only the object of this name."""
 
 
-def sources(state: State, selector: NodeSelector = EVERY_NODE) -> list[Source]:
+def sources(state: State, selector: NodeSelector = EVERY_NODE, device_map: tuple[str, str] = DEFAULT_MAP) -> list[Source]:
     """Everything that the engine wants to know of."""
 
     def other(kind: Kind[Any]) -> Source:
@@ -95,6 +99,7 @@ def sources(state: State, selector: NodeSelector = EVERY_NODE) -> list[Source]:
         other(resource.RESOURCE_CLAIM),
         other(resource.RESOURCE_SLICE),
         other(resource.DEVICE_CLASS),
+        other(core.CONFIG_MAP)._replace(namespace=device_map[0], name=device_map[1]),
         *([other(shard.NODE_SHARD)] if state.shard.mode != NONE else ()),
     ]
 
@@ -111,7 +116,9 @@ class LeftOut(NamedTuple):
 class Feed:
     """The caches behind the state; `changed` is set by every event."""
 
-    def __init__(self, client: Client, state: State, selector: NodeSelector = EVERY_NODE) -> None:
+    def __init__(
+        self, client: Client, state: State, selector: NodeSelector = EVERY_NODE, device_map: tuple[str, str] = DEFAULT_MAP
+    ) -> None:
         self.state = state
         self.changed = asyncio.Event()
         self.caches: list[Cache[Tree]] = []
@@ -120,8 +127,9 @@ class Feed:
         """What was left out and why, as far as it has been said."""
         self.uids: dict[tuple[str, str], str] = {}
         """Which objects these are."""
-        for source in sources(state, selector):
-            cache = Cache(client, source.kind.untyped)
+        for source in sources(state, selector, device_map):
+            fields = f"metadata.name={source.name}" if source.name else ""
+            cache = Cache(client, source.kind.untyped, namespace=source.namespace, fields=fields)
             cache.on_change(self.listener(source))
             self.caches.append(cache)
             if source.needed:

@@ -6,6 +6,7 @@ Without it every question fails, as if the extender did not answer.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +66,7 @@ class Extender(Plugin):
 
     def open(self, session: Session) -> None:
         self.session = session
-        self.timeout = seconds(self.arguments.timeout)
+        self.timeout = _patience(self.arguments.timeout)
         self._verdicts: dict[tuple[str, int, int], tuple[str, int]] = {}
         self.on = True
         if self.arguments.opened:
@@ -97,9 +98,14 @@ class Extender(Plugin):
 
     def _tell(self, verb: str, body: Mapping[str, Any]) -> bool:
         """Ask where the reply does not matter; whether there was one."""
+        ask = self.session.state.ask_extender
         try:
-            self._ask(verb, body)
-        except NoAnswer as error:
+            if ask is None:
+                raise NoAnswer("nobody is there to ask the extender")
+            ask(f"{self.arguments.url.rstrip('/')}/{verb}", body, self.timeout)
+        except json.JSONDecodeError:
+            return True  # It was heard; what it says does not matter.
+        except (OSError, ValueError, NoAnswer) as error:
             self.session.decisions.problems.append(f"extender {verb}: {error}")
             return False
         return True
@@ -234,6 +240,14 @@ class Extender(Plugin):
     def _follow(self, verb: str, task: Task) -> None:
         if verb and self.on and self.interested(task.pods):
             self._tell(verb, {"task": _task(task, self.session.state.nodes)})
+
+
+def _patience(text: str) -> float:
+    """Seconds to wait for an answer; one where it cannot be read."""
+    try:
+        return seconds(text)
+    except ValueError:
+        return 1.0
 
 
 def _vote(reply: Mapping[str, Any]) -> int:
