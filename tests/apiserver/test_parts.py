@@ -55,7 +55,8 @@ SCHEMA = {
     "type": "object",
     "required": ["spec"],
     "properties": {
-        "spec": {"type": "object", "properties": {"size": {"type": "integer", "default": 3}, "names": {"type": "array", "items": {"type": "string"}}}},
+        "spec": {"type": "object", "properties": {
+            "size": {"type": "integer", "default": 3}, "names": {"type": "array", "items": {"type": "string"}}}},
         "status": {
             "type": "object",
             "properties": {

@@ -29,7 +29,7 @@ TOLERATED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 class Attributes:
     """What admission decides about."""
 
-    __slots__ = ("call", "name", "namespace", "object", "old", "operation", "options", "resource", "subresource")
+    __slots__ = ("call", "name", "namespace", "object", "old", "operation", "options", "resource", "subresource", "views")
 
     def __init__(
         self,
@@ -52,6 +52,8 @@ class Attributes:
         self.old = old
         self.subresource = subresource
         self.options = options
+        self.views: list[tuple[Json, str, Json]] = []
+        """(object, version, how a conversion webhook shows it in that version)"""
 
 
 Plugin = Callable[[Attributes], None]

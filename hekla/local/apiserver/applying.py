@@ -73,7 +73,7 @@ class Application:
         )
         if self.scale:
             return self.subresources.scale_answer(call, row, tree)
-        return self.writer.answer(call, 200, row, tree)
+        return await self.writer.shown(call, 200, row, tree)
 
     def _check(self) -> None:
         """Refuses what is no configuration of this kind."""
@@ -147,7 +147,7 @@ class Application:
         tree, shares = self.merge({"metadata": {}}, (None, b""))
         tree["metadata"].pop("resourceVersion", None)
         row, tree = await self.writer.add(call, call.resource, route.namespace, tree, claimed=shares)
-        return self.writer.answer(call, 201, row, tree)
+        return await self.writer.shown(call, 201, row, tree)
 
 
 def _described(api_version: str, kind: str) -> str:

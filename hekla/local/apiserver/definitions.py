@@ -13,8 +13,10 @@ from typing import Any
 
 from hekla.kube.http.server import Peer, Request
 from hekla.local.apiserver.call import Call
+from hekla.local.apiserver.conversion import Conversion, converting
 from hekla.local.apiserver.deletion import DeleteOptions, Deleter
 from hekla.local.apiserver.fresh import now
+from hekla.local.apiserver.hook import HookClients
 from hekla.local.apiserver.identity import User
 from hekla.local.apiserver.kind import Json, Kind
 from hekla.local.apiserver.objects import custom
@@ -43,6 +45,7 @@ class Definitions:
         if resource is None:
             raise LookupError("this server does not serve CustomResourceDefinitions")
         self.resource: Resource = resource
+        self.clients = HookClients(registry)
         self.served: dict[str, list[Kind]] = {}
         self._states: dict[str, tuple[str, int]] = {}
         """uid and generation of what is served, by name."""
@@ -86,13 +89,18 @@ class Definitions:
         except Exception as error:
             log.error("the definition %s cannot be served: %s", row.name, error)
             return
+        if (tree["spec"].get("conversion") or {}).get("strategy") == "Webhook":
+            kinds = converting(kinds, Conversion(tree, self.clients))
         old = {(kind.group, kind.version, kind.plural) for kind in self.served.get(row.name, ())}
         for kind in kinds:
             self.registry.add(kind)
             old.discard((kind.group, kind.version, kind.plural))
         for group, version, plural in old:
             self.registry.remove(group, version, plural)
-        self._fill_defaults(kinds, tree["spec"]["versions"])
+        if kinds and kinds[0].conversion is None:
+            self._fill_defaults(kinds, tree["spec"]["versions"])
+            if len(tree["spec"]["versions"]) > 1:
+                self._take_as_it_is(kinds[0])
         self.served[row.name] = kinds
         self._states[row.name] = state
 
@@ -108,6 +116,16 @@ class Definitions:
             filled = row.tree()
             kind.strategy.default(filled)
             row.data = encode(filled)
+
+    def _take_as_it_is(self, kind: Kind) -> None:
+        """Without a webhook all versions are alike, so what a webhook's objects say of theirs goes."""
+        resource = self.registry.get(kind.group, kind.version, kind.plural)
+        assert resource is not None
+        said = f'"apiVersion":"{kind.group}/'.encode()
+        for row in resource.collection.accepted():
+            if said in row.data and "apiVersion" in (tree := row.tree()):
+                del tree["apiVersion"]
+                row.data = encode(tree)
 
     def _withdraw(self, name: str) -> None:
         self._states.pop(name, None)

@@ -101,6 +101,8 @@ class Deleter:
         kind = call.route.kind
         if gone and not kind.strategy.returns_object_on_delete:
             return call.respond(200, encode(success(kind, row.name, row.uid)))
+        if kind.conversion is not None:
+            await kind.conversion.ready([row])
         return call.respond(200, plain(call.request.headers).object(call.resource, row))
 
     async def delete_collection(self, call: Call) -> Response:
@@ -111,6 +113,8 @@ class Deleter:
         selection = select(call.resource, call.route.namespace, "", request.option("labelSelector"), request.option("fieldSelector"))
         found = selected(call.resource.collection, selection)
         await self.remove_all(call, call.resource, found, options)
+        if call.route.kind.conversion is not None:
+            await call.route.kind.conversion.ready(found)
         metadata = {"resourceVersion": str(self.writer.store.committed)}
         return call.respond(200, plain(call.request.headers).list(call.resource, found, metadata))
 

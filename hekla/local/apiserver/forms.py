@@ -37,7 +37,8 @@ class Form:
 
     def list(self, resource: Resource, rows: list[Row], metadata: Json) -> bytes:
         if resource.kind.present is not None:
-            items = b",".join([encode(self.tree_of(resource, row)) for row in rows])
+            whole = resource.typed if resource.kind.custom else dict
+            items = b",".join([encode(whole(self.tree_of(resource, row))) for row in rows])
         else:
             prefix, piece = resource.item_prefix, self.bytes_of
             items = b",".join([piece(row, prefix) for row in rows])

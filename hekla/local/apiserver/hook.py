@@ -126,3 +126,16 @@ def endpoint_port(ports: list[Json], served: Json) -> int:
         if (entry.get("name") or "") == name:
             return int(entry.get("port") or 0)
     return int(ports[0].get("port") or 0) if len(ports) == 1 else 0
+
+
+def worded(error: Exception, host: str, port: int) -> str:
+    """A failure of the network in the words that users of Kubernetes know."""
+    text = str(error)
+    lower = text.lower()
+    if "refused" in lower:
+        return f"dial tcp {host}:{port}: connect: connection refused"
+    if "self-signed" in lower or "self signed" in lower or "unable to get local issuer" in lower:
+        return "tls: failed to verify certificate: x509: certificate signed by unknown authority"
+    if "hostname mismatch" in lower or "certificate verify failed" in lower:
+        return f"tls: failed to verify certificate: x509: {text}"
+    return text

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from hekla.local.apiserver.conversion import Version
 
 Json = dict[str, Any]
 
@@ -116,6 +119,8 @@ class Kind:
     strategy: Strategy = Strategy()
     decode: Callable[[bytes, str, str], Decoded] | None = None
     """(body, media type, field validation "Strict"|"Warn"|"Ignore") -> tree, pruned and type-checked; raises objects.errors.BadBody."""
+    conversion: Version | None = None
+    """Where a webhook converts between the versions: what `present` shows it makes ready, and it says how objects are kept."""
     read_again: Callable[[Json, str], Decoded] | None = None
     """(patched tree with its kind, field validation) -> as `decode` would read it; None where that takes the bytes."""
     merge_keys: Any = None

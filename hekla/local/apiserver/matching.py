@@ -127,7 +127,9 @@ def object_in(matched: Resource, attributes: Attributes, tree: Json | None) -> J
     if tree is None:
         return None
     own = attributes.resource.kind
-    if matched.kind is not own:
+    if matched.kind is not own and own.conversion is not None:
+        tree = next((view for of, version, view in attributes.views if of is tree and version == matched.kind.api_version), tree)
+    elif matched.kind is not own:
         if own.keep is not None:
             tree = own.keep(tree)
         if matched.kind.present is not None:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 
 from hekla.kube.http.server import Request, Response
-from hekla.local.apiserver.forms import Form, wanted
+from hekla.local.apiserver.forms import METADATA, Form, wanted
 from hekla.local.apiserver.kind import FieldError, Json
 from hekla.local.apiserver.registry import Resource
 from hekla.local.apiserver.route import Route
@@ -47,6 +47,8 @@ async def get(store: Store, request: Request, route: Route) -> Response:
     row = route.resource.collection.rows.get(route.key)
     if row is None:
         raise not_found(route.kind, route.name)
+    if route.kind.conversion is not None and form is not METADATA:
+        await route.kind.conversion.ready([row])
     return Response(200, form.object(route.resource, row))
 
 
@@ -115,7 +117,7 @@ async def list_objects(store: Store, request: Request, route: Route) -> Response
     form = wanted(request.headers, request.option("includeObject"))
     if not request.query:
         rows = rows_of(resource.collection, route.namespace)
-        return Response(200, form.list(resource, rows, {"resourceVersion": str(store.committed)}))
+        return await listed(resource, form, rows, {"resourceVersion": str(store.committed)})
     check_list_options(request)
     selection = select(resource, route.namespace, route.name, request.option("labelSelector"), request.option("fieldSelector"))
     limit = number_option(request, "limit")
@@ -124,7 +126,7 @@ async def list_objects(store: Store, request: Request, route: Route) -> Response
     if token:
         if request.option("resourceVersion") not in ("", "0"):
             raise bad_request("specifying resource version is not allowed when using continue")
-        return continued(store, resource, selection, form, Page.parse(token), limit)
+        return await continued(store, resource, selection, form, Page.parse(token), limit)
     await at_least(store, version)
     collection = resource.collection
     if request.option("resourceVersionMatch") == "Exact" and version < collection.version:
@@ -132,9 +134,9 @@ async def list_objects(store: Store, request: Request, route: Route) -> Response
         if state is None:
             raise expired(OLD_LIST)
         keys = [key for key in sorted(state) if not selection.namespace or state[key].namespace == selection.namespace]
-        return page(resource, selection, form, keys, state, version, limit)
+        return await page(resource, selection, form, keys, state, version, limit)
     shown = version if request.option("resourceVersionMatch") == "Exact" else store.committed
-    return page(resource, selection, form, collection.ordered(selection.namespace), collection.rows, shown, limit)
+    return await page(resource, selection, form, collection.ordered(selection.namespace), collection.rows, shown, limit)
 
 
 def number_option(request: Request, name: str) -> int:
@@ -163,7 +165,14 @@ def selected(collection: Collection, selection: Selection) -> list[Row]:
     return [row for row in rows if selection.matches(row)]
 
 
-def page(
+async def listed(resource: Resource, form: Form, rows: list[Row], metadata: Json) -> Response:
+    """A list answer, once its rows can be shown in the version that was asked for."""
+    if resource.kind.conversion is not None and form is not METADATA:
+        await resource.kind.conversion.ready(rows)
+    return Response(200, form.list(resource, rows, metadata))
+
+
+async def page(
     resource: Resource,
     selection: Selection,
     form: Form,
@@ -179,7 +188,7 @@ def page(
             found = [rows[key] for key in keys]
         else:
             found = [row for row in [rows[key] for key in keys] if selection.matches(row)]
-        return Response(200, form.list(resource, found, metadata))
+        return await listed(resource, form, found, metadata)
     found = []
     for position, key in enumerate(keys):
         row = rows[key]
@@ -192,7 +201,7 @@ def page(
                     if selection.everything:
                         metadata["remainingItemCount"] = left
                 break
-    return Response(200, form.list(resource, found, metadata))
+    return await listed(resource, form, found, metadata)
 
 
 def state_at(collection: Collection, version: int) -> dict[str, Row] | None:
@@ -211,7 +220,7 @@ def state_at(collection: Collection, version: int) -> dict[str, Row] | None:
     return state
 
 
-def continued(store: Store, resource: Resource, selection: Selection, form: Form, start: Page, limit: int) -> Response:
+async def continued(store: Store, resource: Resource, selection: Selection, form: Form, start: Page, limit: int) -> Response:
     collection = resource.collection
     state = state_at(collection, start.version) if start.version > 0 else collection.rows
     if state is None or start.version > store.committed:
@@ -220,4 +229,4 @@ def continued(store: Store, resource: Resource, selection: Selection, form: Form
     prefix = f"{selection.namespace}/" if selection.namespace else ""
     left = [key for key in keys if key > start.start and key.startswith(prefix)]
     version = start.version if start.version > 0 else store.committed
-    return page(resource, selection, form, left, state, version, limit)
+    return await page(resource, selection, form, left, state, version, limit)

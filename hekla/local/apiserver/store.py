@@ -265,7 +265,8 @@ class Collection:
         """Accepts a new state of `old`, which must be the newest; its fields keep their owners where nothing else is said.
 
         `kept` are the fields at the top in their order, metadata first, as the bytes that they are; those that the tree has are
-        the tree's.  `fields` are the selectable ones, where the caller knows them.  What does not count is of no interest to those who keep books."""
+        the tree's.  `fields` are the selectable ones, where the caller knows them.  What does not count is of no interest to
+        those who keep books."""
         return self._accept(MODIFIED, tree, old, old.held if held is None else held, kept, fields, counts)
 
     def delete(self, tree: Json, old: Row) -> Write:

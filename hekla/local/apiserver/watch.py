@@ -9,7 +9,7 @@ from collections import deque
 import msgspec
 
 from hekla.kube.http.server import Body, Request, Stream
-from hekla.local.apiserver.forms import LEAN, PLAIN, TABLES, Form, event_bytes, moved_version, wanted
+from hekla.local.apiserver.forms import LEAN, METADATA, PLAIN, TABLES, Form, event_bytes, moved_version, wanted
 from hekla.local.apiserver.kind import FieldError
 from hekla.local.apiserver.reading import number_option, selected, version_option
 from hekla.local.apiserver.registry import Resource
@@ -90,6 +90,7 @@ class Watcher:
         self._waiting: deque[Event] = deque()
         self._over: asyncio.Future[None]
         self._first = True
+        self._came: asyncio.Future[None] | None = None
 
     async def run(self, body: Body) -> None:
         self._body = body
@@ -115,9 +116,16 @@ class Watcher:
         collection.watchers.add(self.on_events)
         timer: asyncio.TimerHandle | None = None
         try:
-            await self._tell_rows(rows)
+            if self.converts:
+                await self._tell_converted([(ADDED, row) for row in rows])
+            else:
+                await self._tell_rows(rows)
             if self.initial_end:
                 body.write(self.form.bookmark(self.resource, self.version, True))
+            if self.converts:
+                self._waiting.extendleft(reversed(backlog))
+                await self._follow_converted()
+                return
             await self._tell_backlog(backlog)
             self._live = True
             if self.bookmarks:
@@ -131,6 +139,56 @@ class Watcher:
             ending.cancel()
             if timer is not None:
                 self._timer.cancel()
+
+    @property
+    def converts(self) -> bool:
+        """Whether a webhook has to be asked before an object can be told."""
+        return self.resource.kind.conversion is not None and self.form is not METADATA
+
+    async def _follow_converted(self) -> None:
+        """Tells what waits, and then what comes, each batch once it is converted."""
+        bookmark = self.store.loop.time() + BOOKMARK_SECONDS
+        while not self._over.done() and not self._body.closed:
+            if self._waiting:
+                batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), 500))]
+                if not await self._tell_converted(self._chosen(batch)):
+                    return
+                await self._body.drain()
+                continue
+            self._came = self.store.loop.create_future()
+            await asyncio.wait([self._came, self._over], timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+            if self.bookmarks and self.store.loop.time() > bookmark:
+                bookmark = self.store.loop.time() + BOOKMARK_SECONDS
+                self._body.write(self.form.bookmark(self.resource, self.version, False))
+
+    def _chosen(self, events: list[Event]) -> list[tuple[str, Row]]:
+        """What of these events the selection has to be told, and as what."""
+        told: list[tuple[str, Row]] = []
+        for event in events:
+            if event.version <= self.version:
+                continue
+            self.version = event.version
+            now = event.type is not DELETED and self.selection.matches(event.row)
+            before = event.old is not None and self.selection.matches(event.old)
+            if event.type is DELETED and before:
+                told.append((DELETED, event.row))
+            elif now:
+                told.append((MODIFIED if before else ADDED, event.row))
+            elif before and event.old is not None:
+                told.append((DELETED, moved_version(event.old, event.version)))
+        return told
+
+    async def _tell_converted(self, told: list[tuple[str, Row]]) -> bool:
+        """Whether the webhook has done its part; if not, the client is told so and the watch is over."""
+        conversion = self.resource.kind.conversion
+        assert conversion is not None
+        try:
+            await conversion.ready([row for _, row in told])
+        except Refusal as refusal:
+            self._tell_error(refusal)
+            return False
+        self._body.write(b"".join([self._encode(type, row) for type, row in told]))
+        return True
 
     def end(self) -> None:
         """The watch is over; the client comes again from its last version."""
@@ -185,6 +243,8 @@ class Watcher:
     def on_events(self, events: list[Event]) -> None:
         if not self._live:
             self._waiting.extend(events)
+            if self._came is not None and not self._came.done():
+                self._came.set_result(None)
             if len(self._waiting) > 200_000:
                 self._cut()
             return

@@ -16,7 +16,7 @@ from hekla.kube.http.client import TimedOut, TransportError
 from hekla.local.apiserver.admission import Attributes
 from hekla.local.apiserver.authorization import Authorizer
 from hekla.local.apiserver.call import untyped
-from hekla.local.apiserver.hook import Hook, HookClients, Unreachable
+from hekla.local.apiserver.hook import Hook, HookClients, Unreachable, worded
 from hekla.local.apiserver.kind import Json
 from hekla.local.apiserver.matching import ConditionFailed, Key, key_of, object_in, request_tree, scope_of, selected, through
 from hekla.local.apiserver.metrics import Histogram
@@ -161,14 +161,14 @@ class Webhooks:
         response = await self._ask(hook, matched, attributes)
         mutated = False
         try:
-            mutated = self._patched(hook, matched, attributes, response)
+            mutated = await self._patched(hook, matched, attributes, response)
         finally:
             name = f"mutation.webhook.admission.k8s.io/round_{round}_index_{hook.place}"
             note = {"configuration": hook.configuration, "webhook": hook.name, "mutated": mutated}
             attributes.call.annotate(name, encode(note).decode())
         return mutated
 
-    def _patched(self, hook: Hook, matched: Resource, attributes: Attributes, response: Response | None) -> bool:
+    async def _patched(self, hook: Hook, matched: Resource, attributes: Attributes, response: Response | None) -> bool:
         if response is None or response.patch is None:
             return False
         try:
@@ -196,7 +196,9 @@ class Webhooks:
             return False
         new = untyped(patched)
         own = attributes.resource.kind
-        if matched.kind is not own:
+        if matched.kind is not own and matched.kind.conversion is not None:
+            new = await matched.kind.conversion.across(new, own.api_version)
+        elif matched.kind is not own:
             new = matched.kind.keep(new) if matched.kind.keep is not None else new
             new = own.present(new) if own.present is not None else new
         changed = new != attributes.object
@@ -255,6 +257,11 @@ class Webhooks:
 
     async def _exchange(self, hook: Hook, matched: Resource, attributes: Attributes, uid: str) -> Response:
         client, path, url = self.clients.of(hook)
+        own = attributes.resource.kind
+        if matched.kind is not own and own.conversion is not None:
+            for tree in (attributes.object, attributes.old):
+                if tree is not None and not any(of is tree for of, _, _ in attributes.views):
+                    attributes.views.append((tree, matched.kind.api_version, await own.conversion.across(tree, matched.kind.api_version)))
         body = review(attributes, matched, uid, hook.version)
         try:
             answer = await client.request("POST", path, self.clients.HEADERS, body, timeout=hook.timeout)
@@ -279,19 +286,6 @@ class Webhooks:
             log.warning('webhook "%s" failed and is ignored: %s', hook.name, why)
             return
         raise internal(f'failed calling webhook "{hook.name}": {why}')
-
-
-def worded(error: Exception, host: str, port: int) -> str:
-    """A failure of the network in the words that users of Kubernetes know."""
-    text = str(error)
-    lower = text.lower()
-    if "refused" in lower:
-        return f"dial tcp {host}:{port}: connect: connection refused"
-    if "self-signed" in lower or "self signed" in lower or "unable to get local issuer" in lower:
-        return "tls: failed to verify certificate: x509: certificate signed by unknown authority"
-    if "hostname mismatch" in lower or "certificate verify failed" in lower:
-        return f"tls: failed to verify certificate: x509: {text}"
-    return text
 
 
 def denied(name: str, status: Json) -> Refusal:

@@ -64,7 +64,7 @@ class Writer:
 
     async def create_tree(self, call: Call, resource: Resource, namespace: str, tree: Json) -> Response:
         row, tree = await self.add(call, resource, namespace, tree)
-        return self.answer(call, 201, row, tree)
+        return await self.shown(call, 201, row, tree)
 
     def answer(self, call: Call, status: int, row: Row | None, tree: Json) -> Response:
         """The written object; `tree` is it under dry run, when there is no row."""
@@ -120,14 +120,17 @@ class Writer:
         if self.admission.validating_webhooks(attributes):
             await self.admission.call_validating(attributes)
         collection = resource.collection
-        stored = kind.keep(tree) if kind.keep is not None else tree
+        if kind.conversion is not None:
+            stored = await kind.conversion.kept(tree)
+        else:
+            stored = kind.keep(tree) if kind.keep is not None else tree
         key = f"{namespace}/{metadata['name']}" if namespace else metadata["name"]
         attempts = 8
         while collection.newest(key) is not None:
             attempts -= 1
             if not generated or attempts == 0:
                 raise already_exists(kind, metadata["name"])
-            metadata["name"] = generated_name(metadata["generateName"])
+            metadata["name"] = stored["metadata"]["name"] = generated_name(metadata["generateName"])
             key = f"{namespace}/{metadata['name']}" if namespace else metadata["name"]
         self.admission.last_look(attributes)
         if call.dry_run:
@@ -190,7 +193,7 @@ class Writer:
             raise invalid(replace(route.kind, kind=route.kind.plural), route.name, [error])
         if route.subresource == "status":
             metadata.pop("managedFields", None)  # nobody's owners change through a status
-            given = {name: tree[name] for name in ("metadata", "status") if name in tree}
+            given: Json = {name: tree[name] for name in ("metadata", "status") if name in tree}
             row = await parts.modify(self, call, lambda old: given, parts.STATUS)
             if row is not None:
                 return self.answer(call, 200, row, {})
@@ -200,7 +203,13 @@ class Writer:
 
     async def modify(self, call: Call, change: Change, *, retry: bool) -> Response:
         row, tree = await self.change(call, call.resource, call.route.key, change, retry=retry, subresource=call.route.subresource)
-        return self.answer(call, 200, row, tree)
+        return await self.shown(call, 200, row, tree)
+
+    async def shown(self, call: Call, status: int, row: Row | None, tree: Json) -> Response:
+        """As `answer`, where the stored object may have to be converted."""
+        if row is not None and call.route.kind.conversion is not None:
+            await call.route.kind.conversion.ready([row])
+        return self.answer(call, status, row, tree)
 
     async def change(
         self,
@@ -224,6 +233,8 @@ class Writer:
             row = collection.newest(key)
             if row is None:
                 raise not_found(kind, name)
+            if kind.conversion is not None:
+                await kind.conversion.ready([row])
             stored = row.tree()
             old = kind.present(stored) if kind.present is not None else stored
             claimed: Shares | None = None
@@ -236,6 +247,7 @@ class Writer:
             if kind.present is not None:
                 old = kind.present(old)
             new, held = await self._changed(call, resource, row, old, new, subresource, admit, claimed)
+            kept = new if kind.conversion is None else await kind.conversion.kept(new)
             if collection.newest(key) is not row:
                 if attempt == RETRIES - 1 or not retry:
                     raise conflict(kind, name)
@@ -247,7 +259,8 @@ class Writer:
                 return row, new
             if call.dry_run:
                 return None, with_owners(new, held)
-            kept = kind.keep(new) if kind.keep is not None else new
+            if kind.keep is not None:
+                kept = kind.keep(new)
             metadata = kept["metadata"]
             if "deletionTimestamp" in metadata and not metadata.get("finalizers") and self._may_go(collection.name, kept):
                 return await self.stored(collection.delete(kept, row)), new

@@ -40,8 +40,29 @@ def create(tree: Json) -> Errors:
     strategy = (spec.get("conversion") or {}).get("strategy", "None")
     if strategy not in ("None", "Webhook"):
         found.append(not_supported("spec.conversion.strategy", strategy, ("None", "Webhook")))
+    if strategy == "Webhook":
+        _conversion((spec.get("conversion") or {}).get("webhook"), found)
+    elif (spec.get("conversion") or {}).get("webhook") is not None:
+        found.append(forbidden("spec.conversion.webhook", "should not be set when strategy is not set to Webhook"))
     _versions(spec.get("versions") or (), found)
     return found
+
+
+def _conversion(webhook: Json | None, found: Errors) -> None:
+    path = "spec.conversion.webhook"
+    if webhook is None:
+        found.append(required(f"{path}.clientConfig", "required when strategy is set to Webhook"))
+        return
+    config = webhook.get("clientConfig")
+    if config is None:
+        found.append(required(f"{path}.clientConfig", "required when strategy is set to Webhook"))
+    elif bool(config.get("url")) == (config.get("service") is not None):
+        found.append(required(f"{path}.clientConfig", "exactly one of url or service is required"))
+    versions = webhook.get("conversionReviewVersions") or ()
+    if not versions:
+        found.append(required(f"{path}.conversionReviewVersions"))
+    elif not {"v1", "v1beta1"} & set(versions):
+        found.append(invalid(f"{path}.conversionReviewVersions", list(versions), "must include at least one of v1, v1beta1"))
 
 
 def _names(given: Json, found: Errors) -> None:
