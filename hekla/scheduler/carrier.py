@@ -24,6 +24,7 @@ from hekla.kube.errors import ApiError, Conflict, NotFound
 from hekla.kube.events import Recorder, Severity
 from hekla.kube.http.client import TransportError
 from hekla.scheduler.claims import ClaimBinder, ClaimError
+from hekla.scheduler.devices import LockError, lock_node, lock_of, unlock_node
 from hekla.scheduler.feed import LeftOut
 from hekla.scheduler.metrics import BIND_CALL, BOUND, FAILED_BINDS, PRE_BIND, PRE_BOUND
 from hekla.scheduler.volumes import VolumeBinder, VolumeError
@@ -86,6 +87,8 @@ class Carrier:
         self.state_changed = state_changed
         self.volumes = VolumeBinder(client, state)
         self.claims = ClaimBinder(client)
+        self.locks: frozenset[str] = frozenset()
+        """Locks that are put on a node before a pod with cards is bound to it."""
         self.tasks: set[asyncio.Task[None]] = set()
         self.writing: dict[str, asyncio.Task[None]] = {}
         """The write in flight for a PodGroup, pod condition or queue; a newer one for the same object waits for it."""
@@ -158,25 +161,33 @@ class Carrier:
             metadata["annotations"] = bind.annotations
         target = {"apiVersion": "v1", "kind": "Node", "name": bind.node}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+        locked = ""
         began = time.perf_counter()
         try:
             if bind.volumes:
                 await self.volumes.bind(bind.volumes, bind.node)
             if bind.claims:
                 await self.claims.bind(bind.claims, bind.pod, bind.uid)
+            if self.locks and (lock := lock_of(bind.annotations, self.locks)):
+                await lock_node(self.client, bind.node, lock)
+                locked = lock
             sent = time.perf_counter()
             PRE_BIND.observe(1000 * (sent - began))
             self.observe(PRE_BOUND, bind)
             await self.client.post(core.POD, name, namespace, "binding", body)
             BIND_CALL.observe(1000 * (time.perf_counter() - sent))
             self.observe(BOUND, bind)
-        except (VolumeError, ClaimError) as error:
+        except (VolumeError, ClaimError, LockError) as error:
+            if bind.claims and isinstance(error, LockError):
+                await self.claims.give_back(bind.claims, bind.uid)
             self.refuse(bind, error)
             return
         except LOST as error:
             if not await self.was_bound(bind, error):
                 if bind.claims:
                     await self.claims.give_back(bind.claims, bind.uid)
+                if locked:
+                    await self.attempt(bind.node, unlock_node(self.client, bind.node, locked))
                 self.refuse(bind, error)
                 return
         self.recorder.event(

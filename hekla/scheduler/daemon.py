@@ -39,7 +39,7 @@ from hekla.kube.events import Recorder
 from hekla.kube.flags import SECONDS, TEXT, TEXTS, WHOLE, YES_NO, Flag, one_of
 from hekla.kube.http.client import TransportError
 from hekla.scheduler.carrier import Carrier
-from hekla.scheduler.devices import device_map
+from hekla.scheduler.devices import device_map, locks_of
 from hekla.scheduler.extender import ExtenderClient
 from hekla.scheduler.feed import EVERY_NODE, Feed, NodeSelector
 from hekla.scheduler.load import LoadCollector
@@ -154,6 +154,7 @@ class Scheduler:
         took = time.perf_counter() - began
         if self.tape is not None and self.state.cycle != number:
             self.tape.cycle(now, decisions)
+        self.carrier.locks = locks_of(self.policy.policy)
         self.carrier.carry(decisions)
         self.plugin_metrics.take(decisions.metrics)
         CYCLE.observe(1000 * took)
