@@ -521,9 +521,9 @@ class Worker:
             mounts = []
             if cwd and not os.path.isdir(cwd):
                 cwd = str(scratch)
-        if host.preload and not self.cable and not pod.spec.host_network:
+        if library := self.preloaded(user, mounts):
             own_name = "" if "uts" in host.isolation.namespaces else kernel_hostname(pod)
-            known = preload.variables(known, host.preload, self.view.pod_ip, own_name)
+            known = preload.variables(known, library, self.view.pod_ip, own_name)
         cgroup = host.groups.make(self.uid, spec, attempt) if host.groups is not None else ""
         return Launch(
             argv=argv, env=known, cwd=cwd or str(scratch), mounts=mounts, hostname=kernel_hostname(pod), cgroup=cgroup,
@@ -536,6 +536,16 @@ class Worker:
             stdin=spec.stdin, stdin_once=spec.stdin_once, tty=spec.tty,
             network=self.cable or "",
         )  # fmt: skip
+
+    def preloaded(self, user: int | None, mounts: list[tuple[str, str, bool]]) -> str:
+        """Where the container finds the library that keeps its ports and names apart; "" where it goes without."""
+        host = self.host
+        if not host.preload or self.cable or self.pod.spec.host_network:
+            return ""
+        if host.isolation.mounts:  # at a place of its own: a volume may lie over the agent's directory
+            mounts.append((host.preload, preload.PLACE, True))
+            return preload.PLACE
+        return host.preload if user is None or not host.isolation.change_user else ""  # others may not go where it lies
 
     # --- probes and hooks -------------------------------------------------------------------------------------------------
 
