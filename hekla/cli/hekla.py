@@ -28,6 +28,7 @@ COMMANDS = {
     "demo": Command("hekla.cli.demo", "a cluster in a temporary place that runs real jobs and shows that each did what it should"),
     "replay": Command("hekla.scheduler.replay", "run a scheduler's recording again and show the first difference (--policy FILE)"),
     "crds": Command("hekla.cli.crds", "print the CustomResourceDefinitions as YAML"),
+    "policies": Command("hekla.cli.policies", "print the admission policies as YAML"),
 }
 
 DAEMONS = {
