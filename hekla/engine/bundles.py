@@ -6,12 +6,12 @@ Reference: scheduler-core 6.7.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cmp_to_key
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from hekla.engine.resources import Amounts, add, empty
+from hekla.engine.resources import EPSILON, Amounts, add, empty, less_equal
 from hekla.engine.tasks import Job, Task
 
 if TYPE_CHECKING:
@@ -85,6 +85,48 @@ def approved(bundles: Iterable[Bundle], allowed: set[str]) -> list[Bundle]:
         if kept and (bundle.safe or len(kept) == len(bundle.tasks)):
             result.append(Bundle(bundle.job, kept, bundle.safe))
     return result
+
+
+def sufficient(bundles: Iterable[Bundle], need: Amounts, room: Amounts) -> Iterator[list[Bundle]]:
+    """The first bundles that together with the room there is cover the need, then with one more each, to the last."""
+    taken: list[Bundle] = []
+    total = dict(room)
+    for bundle in bundles:
+        taken.append(bundle)
+        add(total, bundle.local)
+        if less_equal(need, total):
+            yield list(taken)
+
+
+def needed(session: Session, bundles: list[Bundle]) -> list[Bundle]:
+    """Of bundles that are on their way out, those parts without which their nodes would be too full; the dearest are spared first.
+
+    A gang that is broken stays so: a whole bundle is spared whole or not at all.
+    """
+    free: dict[int, Any] = {}
+
+    def fits(tasks: list[Task]) -> bool:
+        tried: dict[int, Any] = {}
+        for task in tasks:
+            row = task.row
+            if row not in tried:
+                tried[row] = free[row].copy() if row in free else session.state.nodes.future_idle_of(row)
+            for column, value in task.request:
+                tried[row][column] -= value
+                if tried[row][column] < -EPSILON:
+                    return False
+        free.update(tried)
+        return True
+
+    result: list[Bundle] = []
+    for bundle in reversed(bundles):
+        if not bundle.safe:
+            kept = [] if fits(bundle.tasks) else bundle.tasks
+        else:
+            kept = [task for task in reversed(bundle.tasks) if not fits([task])][::-1]
+        if kept:
+            result.append(Bundle(bundle.job, kept, bundle.safe))
+    return result[::-1]
 
 
 def in_order(session: Session, bundles: Iterable[Bundle], claimer: Job, need: Amounts, across_queues: bool) -> list[Bundle]:

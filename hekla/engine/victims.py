@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cmp_to_key
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from hekla.engine.tasks import PREEMPTABLE, Task
 if TYPE_CHECKING:
     from hekla.engine.session import Session
 
-__all__ = ["PREEMPTABLE", "in_order", "make_room"]
+__all__ = ["PREEMPTABLE", "agreed", "in_order", "make_room"]
 
 
 def in_order(session: Session, victims: Iterable[Task], claimer: Task) -> list[Task]:
@@ -39,6 +39,26 @@ def in_order(session: Session, victims: Iterable[Task], claimer: Task) -> list[T
         return 1 if second < first else 0
 
     return sorted(victims, key=cmp_to_key(compare))
+
+
+def agreed(
+    session: Session, task: Task, row: int, candidates: list[Task], ask: Callable[[list[Task]], list[Task]]
+) -> tuple[list[Task], bool]:
+    """Whom the plugins let go on a node for a task, and whether that makes room.
+
+    Plugins that count (so many of a gang, so much of a queue) take the first that they are shown.  Where they count in different orders,
+    their lists may miss each other; shown the victims in the order in which these would go, they mean the same ones.
+    """
+    victims = ask(candidates)
+    if make_room(session, task, row, victims):
+        return victims, True
+    if len(candidates) > 1:
+        again = in_order(session, candidates, task)
+        if again != candidates:
+            found = ask(again)
+            if make_room(session, task, row, found):
+                return found, True
+    return victims, False
 
 
 def _later_first(session: Session, left: Task, right: Task) -> int:

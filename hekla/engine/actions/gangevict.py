@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hekla.engine.actions.allocate import Worksheet, worksheet
-from hekla.engine.bundles import Bundle, approved, bundles_of, in_order
+from hekla.engine.bundles import Bundle, approved, bundles_of, in_order, needed, sufficient
 from hekla.engine.heap import Heap
 from hekla.engine.hypernodes import ROOT
 from hekla.engine.nodes import Bools
-from hekla.engine.resources import Amounts, add, empty, less_equal
+from hekla.engine.resources import Amounts, add, empty
 from hekla.engine.spared import Search
 from hekla.engine.statement import Statement
 from hekla.engine.tasks import PREEMPTABLE, Job, Status, SubJob, Task
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from hekla.engine.session import Session
 
 MOST_DOMAINS = 8
+MOST_TRIALS = 3
+"""How often a plan is made again with fewer victims."""
+Plan = tuple[Statement, list[tuple[SubJob, str]]]
+"""What is evicted and promised, and where each sub-job goes."""
 
 
 class GangPreempt:
@@ -76,7 +80,8 @@ class GangPreempt:
             made = self._make_room(session, job, sheet, need, domain, search)
             if made is not None:
                 statement, places = made
-                session.metric("eviction_transactions_total", 1.0, action=self.name)
+                if statement.evicts:
+                    session.metric("eviction_transactions_total", 1.0, action=self.name)
                 statement.commit()
                 for sub_job, place in places:
                     sub_job.nominated_domain = place
@@ -93,23 +98,39 @@ class GangPreempt:
 
     def _make_room(
         self, session: Session, job: Job, sheet: Worksheet, need: Amounts, domain: str, search: Search
-    ) -> tuple[Statement, list[tuple[SubJob, str]]] | None:
+    ) -> Plan | None:
         """Evict bundle by bundle until the job can be promised its places in the domain."""
         nodes = session.state.nodes
         scope = session.nodes_of_domain(domain)
         mask = nodes.ready if scope is None else scope & nodes.ready
         room = session.state.space.amounts((nodes.idle() + nodes.releasing)[:, mask].sum(axis=1))
-        victims: list[Task] = []
         bundles = self._bundles(session, job, mask, need, search)
         search.short += bool(bundles)
-        for bundle in bundles:
-            victims.extend(bundle.tasks)
-            add(room, bundle.local)
-            if less_equal(need, room):
-                made = _plan(session, job, sheet, victims, domain, self.name)
-                if made is not None:
-                    return made
+        for taken in sufficient(bundles, need, room):
+            made = _plan(session, job, sheet, _tasks(taken), domain, self.name)
+            if made is not None:
+                return self._spare(session, job, sheet, taken, domain, made)
         return None
+
+    def _spare(
+        self, session: Session, job: Job, sheet: Worksheet, taken: list[Bundle], domain: str, made: Plan
+    ) -> Plan:
+        """The plan without victims whose room nobody was promised, as long as such a plan holds.
+
+        Upstream evicts all that a job can spare as soon as it needs any of it.
+        """
+        for _ in range(MOST_TRIALS):
+            fewer = needed(session, taken)
+            if len(_tasks(fewer)) == len(_tasks(taken)):
+                break
+            made[0].rollback()
+            less = _plan(session, job, sheet, _tasks(fewer), domain, self.name)
+            if less is None:
+                again = _plan(session, job, sheet, _tasks(taken), domain, self.name)
+                assert again is not None, "a plan that held holds again"
+                return again
+            taken, made = fewer, less
+        return made
 
     def _bundles(self, session: Session, job: Job, mask: Bools, need: Amounts, search: Search) -> list[Bundle]:
         by_job: dict[str, list[Task]] = {}
@@ -158,6 +179,10 @@ class GangReclaim(GangPreempt):
         )
 
 
+def _tasks(bundles: list[Bundle]) -> list[Task]:
+    return [task for bundle in bundles for task in bundle.tasks]
+
+
 def demand(session: Session, job: Job) -> Worksheet:
     """What a job lacks: all that it has to place before it is ready, one sub-job after."""
     sheet = worksheet(session, job)
@@ -169,7 +194,7 @@ def demand(session: Session, job: Job) -> Worksheet:
 
 def _plan(
     session: Session, job: Job, sheet: Worksheet, victims: list[Task], domain: str, reason: str
-) -> tuple[Statement, list[tuple[SubJob, str]]] | None:
+) -> Plan | None:
     """Evict all victims and promise the job's tasks their places; nothing has happened where that fails."""
     was_ready = session.job_ready(job)
     statement = session.statement()

@@ -12,7 +12,7 @@ from hekla.engine.nodes import Rows
 from hekla.engine.spared import Search
 from hekla.engine.statement import Evicted, Statement
 from hekla.engine.tasks import PREEMPTABLE, Job, Task
-from hekla.engine.victims import in_order, make_room
+from hekla.engine.victims import agreed, in_order
 
 if TYPE_CHECKING:
     from hekla.engine.session import Session
@@ -166,9 +166,9 @@ class _Preemption:
         session = self.session
         for row in session.hooks.pipeline.ranked(session, task, rows).tolist():
             candidates = self._candidates(task, row, wanted)
-            victims = session.preemptable(task, candidates)
+            victims, enough = agreed(session, task, row, candidates, lambda some: session.preemptable(task, some))
             session.metric("pod_preemption_victims", float(len(victims)))
-            if not make_room(session, task, row, victims):
+            if not enough:
                 self._refused(task, candidates, victims)
                 continue
             queue = in_order(session, victims, task)
@@ -214,8 +214,8 @@ class _Preemption:
         """Evict until it fits, then spare whom it can, the highest first; everything is undone again."""
         session = self.session
         candidates = self._candidates(task, row, wanted)
-        victims = session.preemptable(task, candidates)
-        if not make_room(session, task, row, victims):
+        victims, enough = agreed(session, task, row, candidates, lambda some: session.preemptable(task, some))
+        if not enough:
             self._refused(task, candidates, victims)
             return []
         trial = session.statement()

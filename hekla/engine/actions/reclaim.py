@@ -11,7 +11,7 @@ from hekla.engine.heap import Heap
 from hekla.engine.spared import Search
 from hekla.engine.statement import Statement
 from hekla.engine.tasks import Job, Status, Task
-from hekla.engine.victims import in_order, make_room
+from hekla.engine.victims import agreed, in_order, make_room
 
 if TYPE_CHECKING:
     from hekla.engine.session import Session
@@ -83,8 +83,8 @@ def _reclaim_for_task(session: Session, statement: Statement, job: Job, task: Ta
                 # The plugins only ever take candidates away.
                 search.empty, search.short = search.empty + (not candidates), search.short + bool(candidates)
                 continue
-            victims = session.reclaimable(task, candidates)
-            if not make_room(session, task, row, victims):
+            victims, enough = agreed(session, task, row, candidates, lambda some: session.reclaimable(task, some))
+            if not enough:
                 asked = candidates
                 search.refused(session, "reclaimable", lambda plugin: plugin.reclaimable(task, asked), candidates, victims)  # noqa: B023
                 continue

@@ -84,7 +84,7 @@ def play(world: World, cycles: int = 12, *, seconds: float = 2.0) -> list[Decisi
         world.now += seconds
         decisions = world.run()
         told.append(decisions)
+        world.settle()
         if not decisions.binds and not decisions.evictions:
             return told
-        world.settle()
     raise AssertionError(f"still at work: {decisions.binds} {decisions.evictions}")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hekla.engine.bundles import Bundle, approved, bundles_of, in_order
+from hekla.engine.bundles import Bundle, approved, bundles_of, in_order, sufficient
 from hekla.engine.world import World, policy
 from tests.engine.fairness.stage import evicted, group, job, lone, opened, task
 
@@ -105,7 +105,7 @@ def test_what_plugins_let_go() -> None:
 @pytest.mark.scenario("plugins-fairness", 159)
 @pytest.mark.parametrize("whole", [True, False])
 def test_safe_ones_and_a_whole_one_together(whole: bool) -> None:
-    """1.5 cpu from a job that can spare 1 and another that can only go as a whole."""
+    """1.5 cpu from a job that can spare 1 and another that can only go as a whole: both are taken, and then the first is not needed."""
     world = made(allowWholeBundle=whole)
     world.nodes("n1", cpu=3)
     group(world, "spare", priority="low", min_available=0)
@@ -114,7 +114,12 @@ def test_safe_ones_and_a_whole_one_together(whole: bool) -> None:
     for number in range(2):
         world.pod(f"t{number}", job="tight", node="n1", cpu=1)
     lone(world, "urgent", priority="high", cpu="1500m")
-    assert sorted(evicted(world.run())) == (["s0", "t0", "t1"] if whole else [])
+    opened(world)
+    jobs = [job(world, name) for name in ("spare", "tight")]
+    found = [each for one in jobs for each in bundles_of(one, one.tasks.values()) if each.safe or whole]
+    taken = next(sufficient(found, {"cpu": 1500.0}, {"cpu": 0.0}), [])
+    assert [one.name for each in taken for one in each.tasks] == (["s0", "t0", "t1"] if whole else [])
+    assert sorted(evicted(world.run())) == (["t0", "t1"] if whole else [])
     if not whole:
         assert world.why("pg-urgent").endswith("No victim because 1 domain has too little room even without all victims.")
 

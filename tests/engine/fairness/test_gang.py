@@ -8,7 +8,6 @@ from hekla.engine.tasks import SCHEDULED, Status
 from hekla.engine.victims import in_order
 from hekla.engine.world import World, policy
 from tests.engine.fairness.stage import bound, conditions, evicted, group, job, lone, names, opened, pipelined, task, terminating
-from tests.engine.flags import only
 
 
 def quiet(min_available: int, phase: str = "Running") -> World:

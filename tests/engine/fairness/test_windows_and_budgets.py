@@ -246,7 +246,8 @@ def test_a_budget_is_used_up_within_a_cycle() -> None:
 
 @pytest.mark.scenario("plugins-fairness", 125)
 @pytest.mark.parametrize(
-    ("text", "length"), [("600s", 600.0), ("600abcde", None), ("600", None), ("0", 0.0), ("-1m", -60.0), ("400000h", 1.44e9), ("4000000h", None)]
+    ("text", "length"),
+    [("600s", 600.0), ("600abcde", None), ("600", None), ("0", 0.0), ("-1m", -60.0), ("400000h", 1.44e9), ("4000000h", None)],
 )
 def test_cooldown_times(text: str, length: float | None) -> None:
     try:
