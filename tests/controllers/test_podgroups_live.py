@@ -45,6 +45,31 @@ async def test_a_pod_gets_a_group_if_it_asks_for_the_scheduler(cluster: Cluster)
     assert stranger is not None and names.GROUP_NAME not in (stranger["metadata"].get("annotations") or {})
 
 
+async def replica_set(cluster: Cluster, name: str, replicas: int) -> str:
+    """A ReplicaSet as a Deployment makes it, with its pods; gives the name of their group."""
+    template = {"metadata": {"labels": {"app": name}}, "spec": body("x")["spec"]}
+    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template}
+    owner = await cluster.client.create(apps.REPLICA_SET.untyped, {"metadata": {"name": name}, "spec": spec}, "default")
+    uid = owner["metadata"]["uid"]
+    reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": uid, "controller": True}
+    for number in range(replicas):
+        await cluster.client.create(core.POD.untyped, body(f"{name}-{number}", ownerReferences=[reference]), "default")
+    return await group_of(cluster, f"{name}-0")
+
+
+@pytest.mark.scenario("plugins-fairness", 175)
+async def test_after_a_change_of_the_template_one_group_is_left(cluster: Cluster) -> None:
+    """What a Deployment does then: a second ReplicaSet, and the first one goes down to nothing."""
+    before = await replica_set(cluster, "shop-1", 2)
+    await cluster.until(lambda: cluster.groups.get(f"default/{before}"))
+    after = await replica_set(cluster, "shop-2", 2)
+    await cluster.until(lambda: cluster.groups.get(f"default/{after}"))
+    await cluster.client.patch(apps.REPLICA_SET.untyped, "shop-1", {"spec": {"replicas": 0}}, "default")
+    await cluster.gone(scheduling.POD_GROUP, before)
+    assert before != after
+    assert cluster.groups.get(f"default/{after}") is not None
+
+
 @pytest.mark.scenario("controllers", 94)
 @pytest.mark.scenario("controllers", 100)
 async def test_the_pods_of_a_replica_set_share_a_group(cluster: Cluster) -> None:
