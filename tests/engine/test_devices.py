@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hekla.engine.devices import ascend, gpushare, mig, vgpu
+from hekla.engine.devices import ascend, gpushare, mig, mindcluster, vgpu
 from hekla.engine.plugins.deviceshare import matching_rules
 from hekla.engine.podclass import PodClasses, TermTable
 from hekla.engine.policy import Policy, PolicyError
@@ -420,3 +420,87 @@ def test_recorded_exclusivity() -> None:
         rules = [one["labels"] for one in case["context"]["rules"]]
         labels = case["input"]["pod"]["metadata"].get("labels") or {}
         assert len(matching_rules(rules, labels)) == case["expect"]["expectedLen"]
+
+
+def test_what_is_on_cards_is_shown_every_ten_seconds() -> None:
+    here = world(VGPUEnable=True)
+    here.nodes("n1", annotations={"volcano.sh/node-vgpu-register": "u0,10,1000,NVIDIA-A100,true,hami-core:"}, **VGPU)
+    pod(here, "a", {"volcano.sh/vgpu-number": 1, "volcano.sh/vgpu-memory": 300, "volcano.sh/vgpu-cores": 20})
+    here.run()
+    here.settle()
+    here.now += 10
+    pod(here, "b", {"volcano.sh/vgpu-number": 9})
+    found = {(name, *(text for _, text in labels)): value for name, labels, value in here.run().metrics if name.startswith("vgpu_")}
+    assert found == {
+        ("vgpu_device_shared_number", "u0", "n1"): 1, ("vgpu_device_allocated_memory", "u0", "n1"): 300,
+        ("vgpu_device_allocated_cores", "u0", "n1"): 20, ("vgpu_device_memory_limit", "u0", "n1"): 1000,
+        ("vgpu_device_memory_allocation_for_a_certain_pod", "u0", "n1", "a-task-0"): 300,
+        ("vgpu_device_core_allocation_for_a_certain_pod", "u0", "n1", "a-task-0"): 20,
+    }  # fmt: skip
+    here.now += 9
+    pod(here, "c", {"volcano.sh/vgpu-number": 9})
+    assert not [name for name, _, _ in here.run().metrics if name.startswith("vgpu_")]
+
+
+# ------------------------------------------------------------------------------------------------- slices of 310P chips
+
+
+def npus(here: World, *names: str, chips: int = 1) -> None:
+    here.nodes(*names, cpu=64, labels={"servertype": "Ascend310P-8"}, **{"huawei.com/npu-core": 8 * chips})
+
+
+def npu(here: World, name: str, cores: int, **labels: str) -> None:
+    pod(here, name, {"huawei.com/npu-core": cores}, labels={f"vnpu-{key}": value for key, value in labels.items()})
+
+
+def given(here: World) -> dict[str, str]:
+    return {bind.job.partition("/")[2]: bind.annotations["huawei.com/npu-core"] for bind in here.run().binds}
+
+
+@pytest.mark.parametrize(("cores", "labels", "template"), [
+    (1, {}, "0-vir01"), (2, {}, "0-vir02_1c"), (2, {"level": "high"}, "0-vir02"), (4, {"level": "high"}, "0-vir04"),
+    (4, {}, "0-vir04_3c"), (4, {"dvpp": "no"}, "0-vir04_3c_ndvpp"), (4, {"dvpp": "yes"}, "0-vir04_4c_dvpp"), (8, {}, "0"), (16, {}, "0,1"),
+])
+def test_chips_are_cut_by_what_a_pod_says(cores, labels, template):
+    here = world(AscendMindClusterVNPUEnable=True)
+    npus(here, "n1", chips=2)
+    npu(here, "a", cores, **labels)
+    assert given(here) == {"a": template}
+
+
+def test_a_slice_is_smaller_where_ai_cpus_are_short_unless_video_needs_them():
+    here = world(AscendMindClusterVNPUEnable=True)
+    npus(here, "n1")
+    npu(here, "a", 4, level="high")
+    assert given(here) == {"a": "0-vir04"}
+    here.settle()
+    npu(here, "video", 4, dvpp="yes")
+    assert given(here) == {} and "no ascend 310P chip" in here.why("video")
+    here.state.remove_pod("default/video-task-0")
+    npu(here, "b", 4, level="high")
+    assert given(here) == {"b": "0-vir04_3c"}
+
+
+def test_one_template_is_set_up_at_a_time_and_odd_requests_are_refused():
+    here = world(AscendMindClusterVNPUEnable=True)
+    npus(here, "n1")
+    npu(here, "a", 1)
+    npu(here, "b", 2)
+    npu(here, "c", 3)
+    assert given(here) == {"a": "0-vir01"}
+    assert "another template of vNPU is being set up" in here.why("b") and "no template of vNPU has so many cores" in here.why("c")
+    here.settle()
+    assert given(here) == {"b": "0-vir02_1c"}
+
+
+def test_the_fuller_chip_and_the_fuller_node_go_first():
+    here = world(AscendMindClusterVNPUEnable=True, ScheduleWeight=1)
+    npus(here, "n1", "n2", chips=2)
+    npu(here, "a", 2)
+    given(here)
+    here.settle()
+    npu(here, "b", 2)
+    (bind,) = here.run().binds
+    assert bind.node == "n1" and bind.annotations["huawei.com/npu-core"] == "0-vir02_1c"
+    assert mindcluster.preferred([(3, False), (1, False)]) == {3: 8.0}
+    assert mindcluster.preferred([(3, True), (1, True), (2, False), (0, True)]) == {3: 8.0, 1: 8.0, 2: 16.0}

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from hekla.engine.nodes import NodeFacts
 from hekla.engine.podclass import PodClass
 from hekla.engine.resources import Amounts
+from hekla.engine.tasks import Status
 
 BINPACK, SPREAD = "binpack", "spread"
 
@@ -27,6 +28,7 @@ class Asker:
     """`namespace/name` of its group."""
     rules: frozenset[int] = frozenset()
     """Numbers of the exclusivity rules that it falls under."""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class Holder:
     annotations: Mapping[str, str]
     group: str = ""
     rules: frozenset[int] = frozenset()
+    status: Status = Status.RUNNING
 
 
 @dataclass(slots=True)

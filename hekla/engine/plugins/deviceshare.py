@@ -16,7 +16,7 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from hekla.engine.devices import BINPACK, SPREAD, Asker, Device, Fit, Holder, ascend, vgpu
+from hekla.engine.devices import BINPACK, SPREAD, Asker, Device, Fit, Holder, ascend, mindcluster, vgpu
 from hekla.engine.devices.cardtable import CardTable
 from hekla.engine.devices.gpushare import GpuShare
 from hekla.engine.nodes import Bools, NodeTable, NodeView, Rows
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _OTHER_GROUP_NAME = "scheduling.volcano.sh/group-name"
 
 FITS = -1
+SHOWN_EVERY = 10.0
+"""Seconds between two times that all cards are shown as metrics."""
 
 
 class DeviceShareArguments(Arguments, frozen=True):
@@ -40,6 +42,7 @@ class DeviceShareArguments(Arguments, frozen=True):
     gpu_number: bool = msgspec.field(default=False, name="deviceshare.GPUNumberEnable")
     vgpu: bool = msgspec.field(default=False, name="deviceshare.VGPUEnable")
     ascend_hami: bool = msgspec.field(default=False, name="deviceshare.AscendHAMiVNPUEnable")
+    mind_cluster: bool = msgspec.field(default=False, name="deviceshare.AscendMindClusterVNPUEnable")
     node_lock: bool = msgspec.field(default=False, name="deviceshare.NodeLockEnable")
     policy: str = msgspec.field(default="", name="deviceshare.SchedulePolicy")
     weight: int = msgspec.field(default=0, name="deviceshare.ScheduleWeight")
@@ -100,9 +103,12 @@ class DeviceShare(Plugin):
         self.devices: list[Device] = []
         if arguments.gpu_sharing or arguments.gpu_number:
             self.devices.append(GpuShare(by_number=arguments.gpu_number))
+        if arguments.mind_cluster:
+            self.devices.append(mindcluster.MindCluster())
         self._configured: list[Device] = []
         self._text: str | None = None
         self._answers: dict[tuple[str, Hashable], Answers] = {}
+        self._shown = float("-inf")
         self._cards: dict[str, Known] = {}
         self._gone: set[str] = set()
         """Pods that this cycle evicts: whoever looks for cards is shown the node without them."""
@@ -147,10 +153,14 @@ class DeviceShare(Plugin):
 
     def filters(self) -> Iterable[Filter]:
         texts = {
-            "GpuShare": [one for device in self.devices for one in device.kind.refusals],
+            "GpuShare": [one for device in self.devices if device.kind.name == "GpuShare" for one in device.kind.refusals],
             "hamivgpu": [vgpu.REFUSAL] if self.arguments.vgpu else [],
             "ascend": [ascend.REFUSAL, ascend.PARTIAL] if self.arguments.ascend_hami else [],
         }
+        if self.arguments.mind_cluster:
+            for number, reason in enumerate((mindcluster.REFUSAL, mindcluster.BUSY, mindcluster.UNKNOWN)):
+                mask = self._mask_of("mindcluster", number)
+                yield Filter("deviceshare:mindcluster", reason, Code.UNRESOLVABLE, Depends.CLUSTER, mask)
         for name, reasons in texts.items():
             for number, reason in enumerate(reasons):
                 detail = partial(self._on_node, reason) if name == "GpuShare" else None
@@ -177,9 +187,25 @@ class DeviceShare(Plugin):
     def scores(self) -> Iterable[Score]:
         if self.arguments.weight > 0:
             yield Score("deviceshare", float(self.arguments.weight), Depends.CLUSTER, self._score, batch=False)
+            if self.arguments.mind_cluster:
+                yield Score("deviceshare vNPU", float(self.arguments.weight), Depends.CLUSTER, self._score_chips)
+
+    def _score_chips(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | None:
+        """Points for the candidates with fewest idle cores, more where a slice need not be a smaller one."""
+        device = next((one for one in self._asked(pods, task) if isinstance(one, mindcluster.MindCluster)), None)
+        if device is None:
+            return None
+        table = nodes.table
+        smaller = self._ask(device, task, nodes).scores  # type: ignore[arg-type]
+        rows = np.arange(len(table)) if nodes.rows is None else nodes.rows
+        column = table.space.column(mindcluster.RESOURCE)
+        idle = table.allocatable[column][rows] - table.used[column][rows]
+        order = rows[np.argsort(idle, kind="stable")].tolist()
+        points = mindcluster.preferred((row, bool(smaller[row])) for row in order)
+        return np.array([points.get(row, 0.0) for row in rows.tolist()])
 
     def _score(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | None:
-        asked = self._asked(pods, task)
+        asked = [one for one in self._asked(pods, task) if not isinstance(one, mindcluster.MindCluster)]
         if not asked:
             return None
         total = np.zeros(len(nodes))
@@ -242,7 +268,7 @@ class DeviceShare(Plugin):
         if facts is None:
             return None
         holders = [
-            Holder(one.key, one.pods, one.annotations, _group(one), self._rules(one))
+            Holder(one.key, one.pods, one.annotations, _group(one), self._rules(one), one.status)
             for one in table.tasks[row].values()
             if one.key != without
             and device.asked(one.pods)
@@ -252,11 +278,23 @@ class DeviceShare(Plugin):
 
     def _asker(self, task: Task) -> Asker:
         grouped = task.pods.annotations.get(vgpu.GROUP_POLICY) == SPREAD
-        return Asker(task.pods, task.annotations, _group(task) if grouped else "", self._rules(task))
+        return Asker(task.pods, task.annotations, _group(task) if grouped else "", self._rules(task), task.labels.labels)
 
     def _rules(self, task: Task) -> frozenset[int]:
         """The exclusivity rules that a pod falls under: all pairs of the rule are among its labels."""
         return matching_rules(self.arguments.exclusive, task.labels.labels)
+
+    def close(self, session: Session) -> None:
+        """Show what is on the cards, not in every cycle: there may be tens of thousands of them."""
+        if session.now - self._shown < SHOWN_EVERY:
+            return
+        self._shown = session.now
+        for device in self.devices:
+            if isinstance(device, vgpu.VirtualGpu):
+                known = self._known(device, self.nodes, np.arange(len(self.nodes)))
+                for name, cards in zip(self.nodes.names, known.there):
+                    for card in cards.cards if cards is not None else ():
+                        _show(session, name, card)
 
     # ------------------------------------------------------------------------------------------------- books
 
@@ -298,6 +336,19 @@ def matching_rules(rules: Iterable[Mapping[str, str]], labels: Mapping[str, str]
         for number, rule in enumerate(rules)
         if rule and all(labels.get(name) == value for name, value in rule.items())
     )
+
+
+def _show(session: Session, node: str, card: vgpu.Card) -> None:
+    """One card as metrics.  Reference: plugins-placement 7.8."""
+    for name, value in (
+        ("shared_number", card.used), ("allocated_memory", card.used_memory), ("allocated_cores", card.used_cores),
+        ("memory_limit", card.memory),
+    ):  # fmt: skip
+        session.metric(f"vgpu_device_{name}", float(value), devID=card.uuid, NodeName=node)
+    for pod, use in card.users.items():
+        for name, value in (("memory", use.memory), ("core", use.cores)):
+            labels = {"devID": card.uuid, "NodeName": node, "podName": pod.rpartition("/")[2]}
+            session.metric(f"vgpu_device_{name}_allocation_for_a_certain_pod", float(value), **labels)
 
 
 def _group(task: Task) -> str:
