@@ -34,6 +34,7 @@ _PER_POD_LABELS = frozenset({
 _VISIBLE_ANNOTATIONS = ("volcano.sh/", "scheduling.volcano.sh/", "huawei.com/vnpu-mode", "nvidia.com/", "hekla.dev/")
 _PER_POD_ANNOTATIONS = frozenset({
     "volcano.sh/task-index", "volcano.sh/job-name", "volcano.sh/job-version", "volcano.sh/predicate-time",
+    "volcano.sh/template-uid", "volcano.sh/job-retry-count", "volcano.sh/queue-name",
     "volcano.sh/gpu-index", "volcano.sh/vgpu-node", "volcano.sh/vgpu-time", "volcano.sh/vgpu-ids-new",
     "volcano.sh/devices-to-allocate", "volcano.sh/bind-phase", "volcano.sh/bind-time",
 })  # fmt: skip

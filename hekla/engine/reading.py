@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from sys import intern
 from typing import Any
 
 import msgspec
@@ -218,7 +219,7 @@ def policy_of(tree: Tree) -> SubGroupPolicy:
 def sent_status(status: Tree) -> tuple[Any, ...]:
     """What the API holds of a PodGroup's status, in the form that is compared at the end of a cycle."""
     conditions = tuple(
-        (one.get("type", ""), one.get("status", ""), one.get("reason", ""), one.get("message", ""))
+        tuple(intern(one.get(name) or "") for name in ("type", "status", "reason", "message"))
         for one in status.get("conditions") or ()
     )
     counts = (int(status.get(name, 0) or 0) for name in ("running", "succeeded", "failed"))

@@ -8,6 +8,7 @@ why, in words for the person who wrote it.  Reference: scheduler-core 2.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from sys import intern
 from typing import Any
 
 from hekla.engine import resources
@@ -182,7 +183,7 @@ class State:
         stated = annotations.get(PREEMPTABLE, labels.get(PREEMPTABLE))
         task.preemptable = True if stated is None else stated in TRUE
         task.revocable_zone = revocable_zone(annotations)
-        task.annotations = {name: value for name, value in annotations.items() if not name.startswith("kubectl.")}
+        task.annotations = {intern(name): value for name, value in annotations.items() if not name.startswith("kubectl.")}
         task.creation = instant(meta.get("creationTimestamp", "") or "")
         task.index = pod_index(name)
         task.gated = tuple(gate.get("name", "") for gate in spec.get("schedulingGates") or ())

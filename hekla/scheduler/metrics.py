@@ -133,11 +133,14 @@ class PluginMetrics:
                 names = tuple(label for label, _ in next(iter(rows)))
                 gauge = self.gauges[name] = Gauge(PREFIX + name, name.replace("_", " "), names)
             shown = self.series.get(name, {})
+            of_jobs = any(label == JOB_LABEL for labels in rows for label, _ in labels)
+            if of_jobs and len(rows) > MOST_JOBS:
+                rows = dict(list(rows.items())[-MOST_JOBS:])
             for labels, value in rows.items():
                 if shown.get(labels) != value:
                     (gauge.labels(*texts(labels)) if labels else gauge).set(value)
-            if any(label == JOB_LABEL for labels in rows for label, _ in labels):
-                self.series[name] = {**shown, **rows}  # a cycle names the jobs that it touched; the others stand until they leave
+            if of_jobs:
+                self._stand(name, gauge, shown, rows)
                 continue
             for gone in shown.keys() - rows.keys():
                 gauge.remove(*texts(gone))
@@ -151,13 +154,31 @@ class PluginMetrics:
                 del rows[labels]
                 (self.counters[name] if name in COUNTERS else self.gauges[name]).remove(*texts(labels))
 
+    def _stand(self, name: str, gauge: Gauge, shown: dict[Labels, float], rows: dict[Labels, float]) -> None:
+        """A cycle names the jobs that it touched; the others stand until they leave, or until too many came after them."""
+        for labels, value in rows.items():
+            shown.pop(labels, None)
+            shown[labels] = value
+        while len(shown) > MOST_JOBS:
+            gone = next(iter(shown))
+            del shown[gone]
+            gauge.remove(*texts(gone))
+        self.series[name] = shown
+
     def _count(self, name: str, labels: Labels, value: float) -> None:
         counter = self.counters.get(name)
         if counter is None:
             counter = self.counters[name] = Counter(PREFIX + name, name.replace("_", " "), tuple(label for label, _ in labels))
         (counter.labels(*texts(labels)) if labels else counter).inc(value)
-        if labels:
-            self.series.setdefault(name, {})[labels] = value
+        if not labels:
+            return
+        shown = self.series.setdefault(name, {})
+        shown.pop(labels, None)
+        shown[labels] = value
+        if len(shown) > MOST_JOBS:
+            gone = next(iter(shown))
+            del shown[gone]
+            counter.remove(*texts(gone))
 
 
 def texts(labels: Labels) -> tuple[str, ...]:
