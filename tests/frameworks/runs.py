@@ -33,12 +33,15 @@ class Runs:
     def __init__(self, kubeconfig: Path) -> None:
         self.api = Api(kubeconfig)
 
-    def run(self, manifest: str, seconds: float, change: Callable[[Tree], None] | None = None) -> dict[str, str]:
-        """Applies a manifest, waits until its job is completed, and gives the logs of the pods that ended by themselves."""
+    def run(self, manifest: str, seconds: float, change: Callable[[Tree, Tree], None] | None = None) -> dict[str, str]:
+        """Applies a manifest, waits until its job is completed, and gives the logs of the pods that ended by themselves.
+
+        `change` may alter the ConfigMap and the Job first.
+        """
         documents = [tree for tree in yaml.safe_load_all((MANIFESTS / manifest).read_text()) if tree]
         job = next(tree for tree in documents if tree["kind"] == "Job")
         if change is not None:
-            change(job)
+            change(documents[0], job)
         for tree in documents:
             self.api.create(JOBS if tree is job else f"{CORE}/configmaps", tree)
         name = job["metadata"]["name"]
