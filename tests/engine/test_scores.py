@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -376,3 +377,151 @@ def test_pods_that_the_measurement_cannot_show_yet_are_counted():
             here.state.upsert_pod(here.pods[f"default/{name}"])
     pod(here, "p", cpu=1)
     assert scores(here, "p") == {"n1": 80.0}  # two of ten cpus
+
+
+# ------------------------------------------------------------------------------------------------- recorded rows
+
+CASES = Path(__file__).parents[2].parent / "shared" / "conformance" / "cases" / "plugins"
+recorded = pytest.mark.skipif(not CASES.exists(), reason="the recorded cases are not here")
+
+
+def rows(name: str) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+    path = CASES / f"{name}.json"
+    return [(one["name"], one["input"], one["expect"]) for one in json.loads(path.read_text())] if path.exists() else []
+
+
+@recorded
+def test_recorded_limits_of_pods():
+    here = World(policy(plugins=["gang"]))
+    for number, (name, given, expected) in enumerate(rows("usage/TestGetPodResourceRequestLimit")):
+        here.pod(f"p{number}", spec=given["pod"]["spec"])
+        pods = here.state.tasks[f"default/p{number}"].pods
+        found = {
+            "expectedCPUReq": pods.request.amounts["cpu"], "expectedMemReq": pods.request.amounts["memory"],
+            "expectedCPULim": pods.limits["cpu"], "expectedMemLim": pods.limits["memory"],
+        }  # fmt: skip
+        assert {key: found[key] for key in expected if key in found} == {key: expected[key] for key in expected if key in found}, name
+
+
+@recorded
+def test_recorded_estimates():
+    for name, given, expected in rows("usage/TestEstimatePodResource"):
+        stated = Estimator(request_ratio=given["requestWeight"], burst_ratio=given["burstWeight"])
+        found = estimate(stated, {"cpu": given["request"]}, {"cpu": given["limit"]}, False, given["appliedRiskFactor"])[0]
+        assert found == pytest.approx(expected["expected"]), name
+    for name, given, expected in rows("usage/TestEstimateBestEffortResource"):
+        if given["configuredValue"] >= 0:
+            found = estimate(sound(Estimator(be_cpu=int(given["configuredValue"]))), {}, {}, True, given["appliedRiskFactor"])[0]
+            assert found == pytest.approx(expected["expected"]), name
+
+
+@recorded
+def test_recorded_scores_of_load():
+    for name, given, expected in rows("usage/TestCalcNodeScore"):
+        weights = {"usage.weight": given["usageWeight"], "cpu.weight": given["cpuWeight"], "memory.weight": given["memWeight"]}
+        here = world("usage", weights)
+        here.nodes("n1", cpu=8)
+        loaded(here, "n1", 100 * given["cpuComp"], 100 * given["memComp"])
+        pod(here, "p", cpu=1)
+        assert scores(here, "p") == {"n1": pytest.approx(expected["expected"])}, name
+
+
+@recorded
+def test_recorded_fits_by_strategy():
+    for name, given, expected in rows("resource-strategy-fit/TestScore"):
+        arguments, node, task = given["args"]["weight"], given["args"]["node"], given["args"]["task"]
+        kinds = {key: {"type": one["Type"], "weight": one["Weight"]} for key, one in arguments["Resources"].items()}
+        here = world("resource-strategy-fit", {"resourceStrategyFitWeight": arguments["Weight"], "resources": kinds})
+        room, used, asked = node.get("Allocatable") or {}, node.get("Used") or {}, task.get("Resreq") or {}
+        here.nodes("n1", cpu=f"{room.get('MilliCPU', 0)}m", memory=room.get("Memory", 0))
+        here.job("there", pods=1, on=["n1"], phase="Running", cpu=f"{used.get('MilliCPU', 0)}m", memory=used.get("Memory", 0))
+        notes = ((task.get("Pod") or {}).get("metadata") or {}).get("annotations")
+        pod(here, "p", notes, cpu=f"{asked.get('MilliCPU', 0)}m", memory=asked.get("Memory", 0))
+        assert scores(here, "p")["n1"] == pytest.approx(expected["want"], abs=1e-3), name
+
+
+# ------------------------------------------------------------------------------------------------- binpack, nodeorder
+
+
+@pytest.mark.parametrize(("arguments", "expected"), [
+    ({"binpack.weight": 10, "binpack.cpu": 2, "binpack.memory": 3, f"binpack.resources.{GPU}": 7, "binpack.resources.example.com/foo": 8,
+      "binpack.resources": f"{GPU}, example.com/foo"},
+     {"p1": (700, 137.5, 0), "p2": (0, 375, 0), "p3": (0, 531.25, 0), "p4": (0, 173.077, 0)}),
+    ({"binpack.weight": 1, "binpack.resources": GPU, f"binpack.resources.{GPU}": 23},
+     {"p1": (75, 15.625, 0), "p2": (0, 37.5, 0), "p3": (0, 50.5, 0), "p4": (0, 50, 0)}),
+])  # fmt: skip
+def test_binpack_by_its_example(arguments, expected):
+    here = world("binpack", arguments)
+    here.nodes("n1", cpu=2, memory="4Gi")
+    here.nodes("n2", cpu=4, memory="16Gi", gpu=4)
+    here.nodes("n3", cpu=2, memory="4Gi", **{"example.com/foo": 16})
+    here.job("one", pods=1, on=["n1"], phase="Running", cpu=1, memory="1Gi")
+    here.job("three", pods=1, on=["n3"], phase="Running", cpu="1500m")
+    pod(here, "p1", cpu=1, memory="1Gi")
+    pod(here, "p2", cpu="1500m")
+    pod(here, "p3", cpu=2, memory="10Gi", gpu=2)
+    pod(here, "p4", cpu=3, memory="4Gi", **{"example.com/foo": 3})
+    assert {name: tuple(scores(here, name).values()) for name in expected} == expected
+
+
+def test_weights_that_are_below_nothing_count_one_where_they_are_let_through():
+    arguments = {
+        "binpack.cpu": -5, "binpack.resources": f"{GPU}, example.com/foo", f"binpack.resources.{GPU}": 7,
+        "binpack.resources.example.com/foo": -3,
+    }  # fmt: skip
+    tree = {"actions": "allocate", "tiers": [{"plugins": [{"name": "binpack", "arguments": arguments}]}]}
+    here = World(Policy.parse(tree, strict=False))
+    assert hooks_of(here.state, here.policy).plugins[0].weights == {GPU: 7, "example.com/foo": 1, "cpu": 1, "memory": 1}
+
+
+ONLY = {"leastrequested": 0, "balancedresource": 0, "nodeaffinity": 0, "podaffinity": 0, "tainttoleration": 0, "podtopologyspread": 0,
+        "imagelocality": 0}  # fmt: skip
+
+
+def ordered(only: str) -> World:
+    return world("nodeorder", {f"{name}.weight": int(name == only) for name in {**ONLY, only: 1}})
+
+
+@pytest.mark.parametrize(("only", "expected"), [("leastrequested", (62, 81)), ("mostrequested", (37, 18))])
+def test_load_by_the_example(only, expected):
+    here = ordered(only)
+    here.nodes("n1", cpu=2, memory="4Gi")
+    here.nodes("n2", cpu=4, memory="8Gi")
+    pod(here, "p", cpu=1, memory="1Gi")
+    assert tuple(scores(here, "p").values()) == expected
+
+
+def test_balance_by_the_example():
+    here = ordered("balancedresource")
+    here.nodes("n1", cpu=2, memory="2Gi")
+    here.nodes("n2", cpu=4, memory="2Gi")
+    pod(here, "p", cpu=1, memory="1Gi")
+    assert tuple(scores(here, "p").values()) == (75, 68)
+
+
+def test_soft_taints_by_the_example():
+    here = ordered("tainttoleration")
+    for name, count in (("n1", 2), ("n2", 1), ("n3", 0)):
+        here.nodes(name, taints=[f"t{number}=x:PreferNoSchedule" for number in range(count)])
+    pod(here, "p", cpu=1)
+    assert tuple(scores(here, "p").values()) == (0, 50, 100)
+
+
+def test_images_by_the_example():
+    here = ordered("imagelocality")
+    here.nodes("n1", images={"app:latest": 500 * 2**20})
+    here.nodes("n2")
+    here.job("one", pods=0, min_available=1)
+    here.pod("p", job="one", spec={"containers": [{"name": "c", "image": "app"}]})
+    assert tuple(scores(here, "p").values()) == (23, 0)
+
+
+def test_spread_by_the_example():
+    here = ordered("podtopologyspread")
+    for name, many in (("a", 3), ("b", 1), ("c", 0)):
+        here.nodes(name, labels={"zone": name})
+        here.job(f"there-{name}", pods=many, on=[name] * many, phase="Running", labels={"app": "web"}, cpu="10m")
+    spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": {"app": "web"}}}
+    here.job("one", pods=0, min_available=1)
+    here.pod("p", job="one", cpu=1, labels={"app": "web"}, spec={"topologySpreadConstraints": [spread], "containers": []})
+    assert tuple(scores(here, "p").values()) == (0, 60, 100)
