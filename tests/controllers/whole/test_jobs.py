@@ -1,0 +1,222 @@
+"""Jobs from their manifest to their end in a whole cluster, with every part of it at work.  Reference: controllers 14.1 to 14.3."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.cluster.api import Tree
+from tests.controllers.whole.place import BATCH, GROUPS, PODS, QUEUES, Place, a_job, a_task, container, on
+
+pytestmark = pytest.mark.timeout(180)
+
+WHOLE_NODE = "30"
+"""Cpus of a pod that leaves no room for a second one."""
+
+
+@pytest.mark.scenario("controllers", 1)
+@pytest.mark.scenario("controllers", 8)
+def test_a_job_that_never_fits(place: Place) -> None:
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [place.nodes[0]]}]},
+    ]}}}  # fmt: skip
+    job = place.run("narrow", a_task("t", 2, cpu=WHOLE_NODE, spec={"affinity": affinity}))
+    group = f"narrow-{job['metadata']['uid']}"
+
+    def reasons() -> list[str]:
+        return [event["reason"] for event in place.events("PodGroup", group)]
+
+    place.until(lambda: "Unschedulable" in reasons(), reasons)
+    place.remove("narrow")
+    place.run("huge", a_task("t", 2, cpu="100000"))
+    place.phase("huge", "Pending")
+    place.remove("huge")
+
+
+@pytest.mark.scenario("controllers", 2)
+def test_a_job_that_is_deleted_while_it_runs(place: Place) -> None:
+    place.run("running", a_task("t", 2), plugins={"svc": [], "ssh": []})
+    place.phase("running", "Running")
+    place.remove("running")
+    for path in ("services/running", "configmaps/running-svc", "secrets/running-ssh"):
+        place.until(lambda path=path: place.api.get(f"/api/v1/namespaces/default/{path}").status == 404, lambda path=path: path)
+
+
+@pytest.mark.scenario("controllers", 3)
+@pytest.mark.scenario("controllers", 4)
+@pytest.mark.scenario("controllers", 5)
+@pytest.mark.scenario("controllers", 6)
+@pytest.mark.parametrize(
+    ("name", "command", "policies", "end"),
+    [
+        ("well", "sleep 1; exit 0", [], "Completed"),
+        ("aborts", "sleep 1; exit 3", [on("PodFailed", "AbortJob")], "Aborted"),
+        ("terminates", "sleep 1; exit 3", [on("PodFailed", "TerminateJob")], "Terminated"),
+        ("unharmed", "sleep 1; exit 0", [on("PodFailed", "TerminateJob")], "Completed"),
+    ],
+)
+def test_how_a_job_ends(place: Place, name: str, command: str, policies: list[Tree], end: str) -> None:
+    place.run(name, a_task("t", 1, command, cpu="1"), policies=policies)
+    place.phase(name, end)
+    history = place.history(name)
+    assert history[:2] == ["Pending", "Running"] and history[-1] == end
+    place.remove(name)
+
+
+@pytest.mark.scenario("controllers", 18)
+def test_what_is_filled_in(place: Place) -> None:
+    tasks = [a_task("", 1), a_task("", 1)]
+    for task in tasks:
+        del task["name"]
+    tree = a_job("bare", *tasks)
+    del tree["spec"]["schedulerName"]
+    spec = place.api.create(BATCH, tree)["spec"]
+    assert (spec["queue"], spec["schedulerName"]) == ("default", "volcano")
+    assert [task["name"] for task in spec["tasks"]] == ["default0", "default1"]
+    place.phase("bare", "Running")
+    place.remove("bare")
+
+
+def _with(**spec: Any) -> Tree:
+    return a_job("bad", a_task(), **spec)
+
+
+VOLUME = {"mountPath": "/a", "volumeClaimName": "claim"}
+BAD: dict[str, Tree] = {
+    "cpu unit": a_job("bad", a_task(cpu="1x")),
+    "memory unit": a_job("bad", {**a_task(), "template": {"spec": {"containers": [container(resources={"requests": {"memory": "1Qx"}})]}}}),
+    "task names": a_job("bad", a_task("a"), a_task("a")),
+    "policy events": _with(policies=[on("PodFailed", "AbortJob"), on("PodFailed", "RestartJob")]),
+    "minAvailable too large": _with(minAvailable=2),
+    "plugin": _with(plugins={"nothing": []}),
+    "ttl": _with(ttlSecondsAfterFinished=-1),
+    "minAvailable below 0": _with(minAvailable=-1),
+    "maxRetry": _with(maxRetry=-1),
+    "no tasks": a_job("bad"),
+    "replicas": a_job("bad", a_task("a", -1), minAvailable=0),
+    "task name": a_job("bad", a_task("A_b")),
+    "event and exit code": _with(policies=[on("PodFailed", "AbortJob", exitCode=1)]),
+    "neither event nor exit code": _with(policies=[{"action": "AbortJob"}]),
+    "event": _with(policies=[on("Nothing", "AbortJob")]),
+    "action": _with(policies=[on("PodFailed", "Nothing")]),
+    "exit code 0": _with(policies=[{"exitCode": 0, "action": "AbortJob"}]),
+    "star and more": _with(policies=[on("*", "AbortJob"), on("PodFailed", "RestartJob")]),
+    "no mount path": _with(volumes=[{"volumeClaimName": "claim"}]),
+    "mount paths": _with(volumes=[VOLUME, VOLUME]),
+    "no claim": _with(volumes=[{"mountPath": "/a"}]),
+    "queue": _with(queue="nowhere"),
+    "root queue": _with(queue="root"),
+    "queue with children": _with(queue="parent"),
+}
+
+
+@pytest.mark.scenario("controllers", 19)
+@pytest.mark.parametrize("what", BAD)
+def test_what_is_refused(place: Place, what: str) -> None:
+    for name, parent in (("parent", "root"), ("child", "parent")):
+        if place.api.get(f"{QUEUES}/{name}").status == 404:
+            place.queue(name, parent=parent)
+    place.refused(BAD[what])
+    assert place.api.get(f"{BATCH}/bad").status == 404
+
+
+@pytest.mark.scenario("controllers", 20)
+@pytest.mark.scenario("api-and-admission", 176)
+def test_what_is_let_in(place: Place) -> None:
+    privileged = {"containers": [container(securityContext={"privileged": True})], "restartPolicy": "Never"}
+    place.run("privileged", {**a_task(), "template": {"spec": privileged}})
+    place.phase("privileged", "Running")
+    place.remove("privileged")
+    place.queue("short")
+    assert place.api.delete(f"{QUEUES}/short").status == 200
+    place.pod_group("waits", minMember=3, minResources={"cpu": "100000"})
+    for name, scheduler, marks in (
+        ("plain", "default-scheduler", {}), ("batch", "volcano", {}), ("early", "volcano", {"scheduling.k8s.io/group-name": "waits"}),
+    ):  # fmt: skip
+        spec = {"schedulerName": scheduler, "containers": [container()]}
+        place.api.create(PODS, {"metadata": {"name": name, "annotations": marks}, "spec": spec})
+    for name in ("plain", "batch"):
+        place.until(lambda name=name: place.api.get(f"{PODS}/{name}").tree["status"].get("phase") == "Running", lambda name=name: name)
+    assert place.api.get(f"{PODS}/early").tree["status"]["phase"] == "Pending"
+    for name in ("plain", "batch", "early"):
+        place.api.delete(f"{PODS}/{name}")
+    place.api.delete(f"{GROUPS}/waits")
+
+
+@pytest.mark.scenario("controllers", 37)
+def test_the_more_important_task_runs_first(place: Place) -> None:
+    count = len(place.nodes)
+    for name, value in (("grave", 1000), ("light", 1)):
+        place.api.create("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": name}, "value": value})
+    tasks = [a_task(name, count, cpu=WHOLE_NODE, minAvailable=0, spec={"priorityClassName": name}) for name in ("light", "grave")]
+    place.run("ranked", *tasks, minAvailable=count)
+    place.phase("ranked", "Running")
+    running = sorted(name for name, pod in place.pods("ranked").items() if pod["status"]["phase"] == "Running")
+    assert running == [f"ranked-grave-{index}" for index in range(count)]
+    place.remove("ranked")
+
+
+@pytest.mark.scenario("controllers", 43)
+@pytest.mark.parametrize(
+    ("plugin", "first", "arguments"),
+    [("mpi", "master", []), ("pytorch", "master", []), ("tensorflow", "ps", ["--ps=ps", "--worker=worker"])],
+)
+def test_frameworks_by_their_plugins(place: Place, plugin: str, first: str, arguments: list[str]) -> None:
+    ends = [on("TaskCompleted", "CompleteJob")]
+    if plugin == "mpi":  # the workers serve until the master is done
+        tasks = [a_task(first, 1, "sleep 2", policies=ends), a_task("worker", 2)]
+    else:
+        tasks = [a_task(first, 1, "sleep 2"), a_task("worker", 2, "sleep 2")]
+    place.run(plugin, *tasks, plugins={plugin: arguments})
+    place.phase(plugin, "Completed")
+    expected = ["Pending", "Running", "Completing", "Completed"] if plugin == "mpi" else ["Pending", "Running", "Completed"]
+    assert place.history(plugin) == expected
+    place.remove(plugin)
+
+
+@pytest.mark.scenario("controllers", 44)
+def test_ray(place: Place) -> None:
+    template = {"spec": {"containers": [{**container(), "name": "ray"}], "restartPolicy": "Never"}}
+    tasks = [{**a_task(name), "template": template} for name in ("head", "worker")]
+    arguments = ["--head=head", "--worker=worker", "--headContainer=ray", "--workerContainer=ray", "--port=2345"]
+    place.run("ray", *tasks, plugins={"ray": arguments, "svc": []})
+    place.phase("ray", "Running")
+    assert place.history("ray") == ["Pending", "Running"]
+    assert place.api.get("/api/v1/namespaces/default/services/ray").status == 200
+    assert place.api.get("/api/v1/namespaces/default/services/ray-head-svc").tree["spec"]["ports"][0]["port"] == 2345
+    place.remove("ray")
+
+
+@pytest.mark.scenario("controllers", 85)
+def test_two_jobs_for_which_there_is_room_for_one(place: Place) -> None:
+    count = len(place.nodes)
+    jobs = [place.run(name, a_task("t", count, cpu=WHOLE_NODE)) for name in ("fills", "waits")]
+
+    def phases() -> list[str]:
+        return [str(place.group(job).get("status", {}).get("phase")) for job in jobs]
+
+    place.until(lambda: "Running" in phases(), phases)
+    first = jobs[phases().index("Running")]["metadata"]["name"]
+    for pod in place.pods(first):
+        place.api.delete(f"{PODS}/{pod}")
+    place.until(lambda: {"Pending", "Inqueue"} & set(phases()), phases)
+    for job in jobs:
+        place.remove(job["metadata"]["name"])
+
+
+@pytest.mark.scenario("controllers", 86)
+def test_a_gang_that_loses_a_member_is_unknown(place: Place) -> None:
+    place.pod_group("pair", minMember=2)
+    for name in ("one", "two"):
+        spec = {"schedulerName": "volcano", "containers": [container()]}
+        place.api.create(PODS, {"metadata": {"name": name, "annotations": {"scheduling.k8s.io/group-name": "pair"}}, "spec": spec})
+
+    def phase() -> str:
+        return str(place.api.get(f"{GROUPS}/pair").tree.get("status", {}).get("phase"))
+
+    place.until(lambda: phase() == "Running", phase)
+    place.api.delete(f"{PODS}/one", {"gracePeriodSeconds": 0})
+    place.until(lambda: phase() == "Unknown", phase)
+    place.api.delete(f"{PODS}/two")
+    place.api.delete(f"{GROUPS}/pair")
