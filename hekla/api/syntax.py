@@ -35,18 +35,18 @@ _LABEL_VALUE_RULE = (
 Reasons = tuple[str, ...]
 
 
-def too_long(limit: int) -> str:
-    return f"must be no more than {limit} bytes"
+def too_long(limit: int, unit: str = "bytes") -> str:
+    return f"must be no more than {limit} {unit}"
 
 
 def dns_label(text: str) -> Reasons:
     """One part of a host name, up to 63 characters."""
-    return checked(text, 63, is_label(text) is not None, _LABEL_RULE)
+    return checked(text, 63, is_label(text) is not None, _LABEL_RULE, "characters")
 
 
 def dns_subdomain(text: str) -> Reasons:
     """A host name, up to 253 characters: what most objects may be called."""
-    return checked(text, 253, is_subdomain(text) is not None, _SUBDOMAIN_RULE)
+    return checked(text, 253, is_subdomain(text) is not None, _SUBDOMAIN_RULE, "characters")
 
 
 def label_value(text: str) -> Reasons:
@@ -60,11 +60,11 @@ def qualified_name(text: str) -> Reasons:
     if not slash:
         name = text
     elif "/" in name:
-        return (f"a qualified name {_QUALIFIED_RULE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",)
+        return (f"a valid label key {_QUALIFIED_RULE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",)
     elif not prefix:
         reasons.append("prefix part must be non-empty")
     else:
-        reasons += [f"prefix part {reason}" for reason in dns_subdomain(prefix)]
+        reasons += [f"prefix part {reason}" for reason in checked(prefix, 253, is_subdomain(prefix) is not None, _SUBDOMAIN_RULE)]
     if not name:
         reasons.append("name part must be non-empty")
     elif len(name) > 63:
@@ -74,8 +74,8 @@ def qualified_name(text: str) -> Reasons:
     return tuple(reasons)
 
 
-def checked(text: str, limit: int, good: bool, rule: str) -> Reasons:
+def checked(text: str, limit: int, good: bool, rule: str, unit: str = "bytes") -> Reasons:
     """The reasons against a text that may have `limit` characters and does, or does not, follow a rule."""
     if good and len(text) <= limit:
         return ()
-    return ((too_long(limit),) if len(text) > limit else ()) + (() if good else (rule,))
+    return ((too_long(limit, unit),) if len(text) > limit else ()) + (() if good else (rule,))

@@ -132,7 +132,7 @@ def test_requests_come_from_limits_and_volumes_get_modes() -> None:
     [
         ({"image": ""}, "spec.containers[0].image: Required value"),
         ({"name": "a.b"}, 'spec.containers[0].name: Invalid value: "a.b": must not contain dots'),
-        ({"name": "x" * 64}, f'spec.containers[0].name: Invalid value: "{"x" * 64}": must be no more than 63 bytes'),
+        ({"name": "x" * 64}, f'spec.containers[0].name: Invalid value: "{"x" * 64}": must be no more than 63 characters'),
         ({"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}},
          'spec.containers[0].resources.requests: Invalid value: "2": must be less than or equal to cpu limit of 1'),
         ({"resources": {"requests": {"cpu": "-1"}}},
@@ -195,7 +195,7 @@ def test_metadata_is_checked_in_one_place() -> None:
     assert wrong[0].startswith('metadata.labels: Invalid value: "a b": name part must consist of alphanumeric characters')
     assert wrong[1].startswith('metadata.labels: Invalid value: "no!": a valid label must be an empty string or consist of')
     assert 'Only one reference can have Controller set to true. Found "true" in references for Pod/a and Pod/b' in wrong[2]
-    assert wrong[3] == 'metadata.finalizers: Invalid value: "bare": name is neither a standard finalizer name nor is it fully qualified'
+    assert wrong[3] == 'metadata.finalizers[0]: Invalid value: "bare": name is neither a standard finalizer name nor is it fully qualified'
     assert POD.strategy.name_rule is None
 
 

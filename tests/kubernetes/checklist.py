@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.cluster.api import Api
 from tests.kubernetes import programs
 from tests.kubernetes.reference import reference
 
@@ -26,6 +27,7 @@ def cluster(say: programs.Say = lambda _: None) -> Iterator[Path]:
         server.add_nodes("--nodes=1", f"--fake-nodes={FAKE_NODES}")
         server.add_scheduler()
         server.add_webhooks()
+        Api(server.kubeconfig).wait("/apis/scheduling.volcano.sh/v1beta1/queues/default", lambda queue: bool(queue.get("status")), 30.0)
         yield server.kubeconfig
 
 

@@ -6,6 +6,8 @@ import json
 import re
 from typing import Any
 
+import yaml
+
 from tests.cluster.api import Answer
 
 HEADERS = ("content-type", "cache-control", "retry-after", "warning", "allow", "www-authenticate", "x-content-type-options", "location")
@@ -17,6 +19,12 @@ TOKEN = re.compile(r"\beyJ[\w-]+\.[\w-]+\.[\w-]+")
 PATCHED = re.compile(r'^(.*patch: )?Invalid value: "(?:\{\\".*\}|map\[.*\])":', re.DOTALL)
 """What a patch made, as far as it was read; Kubernetes shows it in the form of its own types."""
 SUFFIX = re.compile(r"^[bcdfghjklmnpqrstvwxz2456789]{5}$")
+CURRENT = re.compile(r"(Too large resource version: \d+, current|match the ResourceVersion in record)(:? \(?)\d+")
+STORED = re.compile(r"StorageError: invalid object, Code: 4, Key: \S+, ResourceVersion: 0, AdditionalErrorMsg: ")
+"""How a refused precondition is told: Kubernetes names the key in etcd besides."""
+CREDENTIAL = re.compile(r"^X509SHA256=[0-9a-f]{64}$")
+PORT = re.compile(r"\b(\d+):3\d{4}/")
+"""A service's port and the one that its nodes were given for it."""
 ACCESS = re.compile(r"\bkube-api-access-[bcdfghjklmnpqrstvwxz2456789]{5}\b")
 AGE = re.compile(r"^\d+s$")
 SERVICE_ADDRESS = re.compile(r"\b10\.96\.\d+\.\d+\b")
@@ -39,6 +47,8 @@ def body(answer: Answer) -> Any:
         return tree(json.loads(raw))
     except ValueError:
         pass
+    if answer.headers.get("content-type", "").startswith("application/yaml"):
+        return tree(yaml.load(raw, yaml.BaseLoader))
     try:
         return [tree(json.loads(line)) for line in raw.splitlines() if line]
     except ValueError:
@@ -50,6 +60,10 @@ def tree(value: Any, key: str = "") -> Any:
         return {name: tree(inner, name) for name, inner in _named(value).items()}
     if isinstance(value, list):
         items = [tree(inner, key) for inner in value]
+        if key == "managedFields":  # in the order of their times, which may be of the same second or of two
+            return sorted(items, key=lambda entry: [str(entry.get(name)) for name in ("manager", "operation", "subresource", "apiVersion")])
+        if key in ("resourceRules", "nonResourceRules"):  # in no order
+            return sorted(items, key=lambda rule: json.dumps(rule, sort_keys=True))
         if key == "causes":
             # Kubernetes says the same mistake of metadata up to three times: its generic rules and the kind's overlap.
             return [item for place, item in enumerate(items) if item not in items[:place]]
@@ -80,5 +94,6 @@ def text(value: str) -> str:
     value = PATCHED.sub("Invalid value: <the whole object>:", UID.sub("<uid>", value))
     value = TIME.sub(lambda found: "<microtime>" if found.group(1) else "<time>", value)
     value = TOKEN.sub("<token>", value)
+    value = CURRENT.sub(r"\1\2<version>", STORED.sub("", CREDENTIAL.sub("<credential>", PORT.sub(r"\1:<port>/", value))))
     value = ACCESS.sub("kube-api-access-<random>", value)
     return SERVICE_ADDRESS.sub("<service address>", value)

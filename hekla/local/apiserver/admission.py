@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from hekla.local.apiserver.call import Call
 from hekla.local.apiserver.fresh import random_suffix
 from hekla.local.apiserver.kind import Json
+from hekla.local.apiserver.objects.strategies import tolerate_lost_nodes
 from hekla.local.apiserver.registry import Registry, Resource
 from hekla.local.apiserver.status import Refusal, details, forbidden
 from hekla.local.apiserver.store import Row
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 UNDELETABLE = ("default", "kube-system", "kube-public")
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
-TOLERATED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
 class Attributes:
@@ -308,12 +308,4 @@ def default_tolerations(attributes: Attributes) -> None:
     spec = pod.get("spec")
     if not isinstance(spec, dict):
         return
-    tolerations = spec.get("tolerations") or []
-    missing = [
-        key
-        for key in TOLERATED
-        if not any(t.get("key") in (key, None, "") and t.get("effect") in ("NoExecute", None, "") for t in tolerations)
-    ]
-    if missing:
-        added = [{"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300} for key in missing]
-        spec["tolerations"] = [*tolerations, *added]
+    tolerate_lost_nodes(spec)

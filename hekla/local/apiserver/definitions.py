@@ -259,7 +259,7 @@ async def changed(resource: Resource) -> None:
 
 
 def set_condition(status: Json, type: str, value: str, reason: str, message: str) -> None:
-    conditions = status.setdefault("conditions", [])
+    conditions = status["conditions"] = status.get("conditions") or []
     found = next((condition for condition in conditions if condition.get("type") == type), None)
     if found is None:
         found = {"type": type}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 from hekla.kube.http.server import Request, Response
@@ -49,7 +50,7 @@ class Discovery:
 
     def _legacy(self, path: str) -> Json | None:
         parts = path.split("/")[1:]
-        versions = self.registry.versions()
+        versions = in_order(self.registry.versions())
         match parts:
             case ["api"]:
                 return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
@@ -90,14 +91,14 @@ class Discovery:
                 found.append({**line, "kind": sub.kind or kind.kind, "verbs": list(sub.verbs)})
         return {
             "kind": "APIResourceList",
-            "apiVersion": "v1",
+            **({"apiVersion": "v1"} if group else {}),
             "groupVersion": f"{group}/{version}" if group else version,
             "resources": found,
         }
 
     def _aggregated(self, core: bool) -> Json:
         items = []
-        for group, versions in self.registry.versions().items():
+        for group, versions in in_order(self.registry.versions()).items():
             if bool(group) == core:
                 continue
             items.append(
@@ -113,6 +114,20 @@ class Discovery:
 
     def _ordered(self, group: str, version: str) -> list[Resource]:
         return sorted(self.registry.of(group, version), key=lambda r: r.kind.plural)
+
+
+FIRST = (
+    "apiregistration.k8s.io", "apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "autoscaling", "batch",
+    "certificates.k8s.io", "networking.k8s.io", "policy", "rbac.authorization.k8s.io", "storage.k8s.io",
+    "admissionregistration.k8s.io", "apiextensions.k8s.io", "scheduling.k8s.io", "coordination.k8s.io", "node.k8s.io",
+    "discovery.k8s.io", "resource.k8s.io", "flowcontrol.apiserver.k8s.io",
+)  # fmt: skip
+"""The order in which clients look for a name that several groups know; definitions' groups come after these."""
+
+
+def in_order(versions: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    known = [group for group in ("", *FIRST) if group in versions]
+    return {group: versions[group] for group in [*known, *(group for group in versions if group not in known)]}
 
 
 def wants_aggregated(accept: str) -> bool:

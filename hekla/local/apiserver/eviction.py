@@ -27,7 +27,7 @@ class Evictions:
         tree = read_body(call, bodies.EVICTION)
         name = (tree.get("metadata") or {}).get("name")
         if name and name != call.route.name:
-            raise bad_request(f"name in URL does not match name in Eviction object: {call.route.name} != {name}")
+            raise bad_request("name in URL does not match name in Eviction object")
         options = options_of(tree.get("deleteOptions") or {})
         dry = (tree.get("deleteOptions") or {}).get("dryRun")
         call.dry_run = call.dry_run or dry == ["All"]

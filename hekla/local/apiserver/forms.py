@@ -233,7 +233,7 @@ def negotiate(accept: str, include: str = "") -> Form:
 def not_acceptable() -> Refusal:
     """Names the media types that would have been."""
     types = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
-    return Refusal(406, f"only the following media types are accepted: {types}", details={})
+    return Refusal(406, f"only the following media types are accepted: {types}", details=None)
 
 
 def plain(headers: Mapping[str, str]) -> Form:

@@ -9,6 +9,7 @@ from hekla.local.apiserver.authentication import Authenticator
 from hekla.local.apiserver.authorization import Access, Authorizer
 from hekla.local.apiserver.call import Call, read_body
 from hekla.local.apiserver.forms import not_acceptable
+from hekla.local.apiserver.fresh import now
 from hekla.local.apiserver.identity import User
 from hekla.local.apiserver.kind import Json
 from hekla.local.apiserver.registry import Registry
@@ -39,22 +40,23 @@ class Reviews:
         if all(";as=" in clause for clause in clauses):
             raise not_acceptable()  # a review has neither a row nor metadata to show
         tree["status"] = status
-        tree.setdefault("metadata", {})["creationTimestamp"] = None
+        tree.setdefault("metadata", {})
         return call.respond(201, encode(call.resource.typed(tree)))
 
     async def self_subject(self, call: Call) -> Response:
         tree = read_body(call)
+        tree.setdefault("metadata", {})["creationTimestamp"] = now()
         return self._answer(call, tree, {"userInfo": call.user.tree()})
 
     async def token(self, call: Call) -> Response:
         tree = read_body(call)
         token = (tree.get("spec") or {}).get("token") or ""
         if not token:
-            raise bad_request("spec.token: Required value")
+            raise bad_request("token is required for TokenReview in authentication")
         wanted = list((tree.get("spec") or {}).get("audiences") or [])
         user = self.authenticator.verify(token, tuple(wanted))
         if user is None:
-            return self._answer(call, tree, {"authenticated": False, "user": {}, "error": "invalid bearer token"})
+            return self._answer(call, tree, {"user": {}, "error": "invalid bearer token"})
         own = self.authenticator.audiences(token)
         audiences = [audience for audience in wanted if audience in own] if wanted else [ISSUER]
         return self._answer(call, tree, {"authenticated": True, "user": user.tree(), "audiences": audiences})
@@ -101,6 +103,7 @@ class Reviews:
         rules = self.authorizer.rules_of(call.user, namespace)
         resources = [rule for rule in rules if rule.get("resources")]
         paths = [{"verbs": rule.get("verbs"), "nonResourceURLs": rule["nonResourceURLs"]} for rule in rules if rule.get("nonResourceURLs")]
+        tree["spec"] = {}
         return self._answer(call, tree, {"resourceRules": resources, "nonResourceRules": paths, "incomplete": False})
 
 

@@ -37,6 +37,9 @@ def set_condition(status: Json, type: str, value: str, reason: str = "", message
             found.pop(name, None)
 
 
+BOUND = SUCCESS[:-1] + b',"code":201}'
+
+
 class Subresources:
     """binding, scale and finalize; status is an ordinary update, eviction and token have files of their own."""
 
@@ -54,16 +57,16 @@ class Subresources:
         target = tree.get("target")
         node = target.get("name") if isinstance(target, dict) else None
         if not isinstance(node, str) or not node:
-            raise Refusal(500, "target.name: Required value", reason="InternalError", details={})
+            raise Refusal(500, "target.name: Required value", reason="", details=None)
         what = target.get("kind") if isinstance(target, dict) else None
         if what not in (None, "", "Node"):
             text = f'target.kind: Unsupported value: {json.dumps(what)}: supported values: "Node", "<empty>"'
-            raise Refusal(500, text, reason="InternalError", details={})
+            raise Refusal(500, text, reason="", details=None)
         pods = self.writer.registry["pods"]
         kind, collection = pods.kind, pods.collection
         key = f"{call.route.namespace}/{name}"
         if metadata.get("name") and metadata["name"] != name:
-            raise bad_request(f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})")
+            raise bad_request("name in URL does not match name in Binding object")
         admission = self.writer.admission
         attributes = Attributes(call, pods, "CREATE", call.route.namespace, name, tree, None, "binding")
         if admission.mutating_webhooks(attributes):
@@ -76,7 +79,7 @@ class Subresources:
             raise not_found(kind, name)
         uid = metadata.get("uid")
         if uid and uid != row.uid:
-            raise conflict(kind, name, f"Precondition failed: UID in precondition: {uid}, UID in object meta: {row.uid}", "pods/binding")
+            raise conflict(kind, name, f"Precondition failed: UID in precondition: {uid}, UID in object meta: {row.uid}")
         pod = row.tree()
         spec = pod["spec"]
         if spec.get("nodeName"):
@@ -92,7 +95,7 @@ class Subresources:
         set_condition(pod.setdefault("status", {}), "PodScheduled", "True")
         if not call.dry_run:
             await self.writer.stored(collection.update(pod, row))
-        return call.respond(201, SUCCESS)
+        return call.respond(201, BOUND)
 
     def _binding_tree(self, call: Call, body: bytes) -> Json:
         if call.media_type == "application/json" and not call.request.query:

@@ -189,7 +189,7 @@ class Tokens:
             "iss": ISSUER, "sub": f"{SERVICE_ACCOUNT}{call.route.namespace}:{row.name}", "aud": audiences, "iat": now, "nbf": now,
             "exp": now + seconds, "jti": str(uuid.uuid4()), "kubernetes.io": bound,
         }  # fmt: skip
-        tree["metadata"] = {"name": row.name, "namespace": row.namespace, "creationTimestamp": stamp(now)}
+        tree["metadata"] = {"name": row.name, "namespace": row.namespace, "uid": str(uuid.uuid4()), "creationTimestamp": stamp(now)}
         tree["spec"] = {**spec, "audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": spec.get("boundObjectRef")}
         tree["status"] = {"token": self.sign(claims), "expirationTimestamp": stamp(now + seconds)}
         return call.respond(201, encode({"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", **tree}))

@@ -105,7 +105,7 @@ TABLE: dict[tuple[str, str], tuple[_Row, ...]] = {
         _Row(
             "Service", "services", "svc", "ud", "all", selectable="spec.clusterIP spec.type",
             subresources={"proxy": Subresource(_PROXY, kind="ServiceProxyOptions"), "status": STATUS},
-            name_rule=names.dns_1035_label,
+            name_rule=names.dns_label,
         ),
     ),
     ("apps", "v1"): (

@@ -209,7 +209,7 @@ class _Reader:
 def _registered(api_version: str, kind: str) -> bool:
     """Whether some built-in kind is called so."""
     group, _, version = api_version.rpartition("/")
-    return fields.root(group, version, kind) is not None
+    return fields.section_of(group, version) in fields.sections() and fields.root(group, version, kind) is not None
 
 
 def without_nulls(tree: Any) -> Any:

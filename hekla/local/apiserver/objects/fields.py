@@ -55,6 +55,12 @@ def section_of(group: str, version: str) -> str:
 
 
 @cache
+def sections() -> frozenset[str]:
+    """The tables that there are; a name that a client sent is looked up here before it becomes that of a file."""
+    return frozenset(entry.name.removesuffix(".txt") for entry in _TABLES.iterdir() if entry.name.endswith(".txt"))
+
+
+@cache
 def _section(section: str) -> dict[str, str]:
     try:
         text = (_TABLES / f"{section}.txt").read_text(encoding="utf-8")

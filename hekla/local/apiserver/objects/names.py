@@ -33,12 +33,12 @@ GOOD: Reasons = ()
 def dns_label(text: str) -> Reasons:
     """As everywhere, but of a text that would be a good subdomain it is said what makes it no label."""
     if syntax.is_label(text) is None and syntax.is_subdomain(text) is not None:
-        return checked(text, 63, False, "must not contain dots")
+        return checked(text, 63, False, "must not contain dots", "characters")
     return syntax.dns_label(text)
 
 
 def dns_1035_label(text: str) -> Reasons:
-    return checked(text, 63, _label_1035(text) is not None, _LABEL_1035_RULE)
+    return checked(text, 63, _label_1035(text) is not None, _LABEL_1035_RULE, "characters")
 
 
 def path_segment(text: str) -> Reasons:

@@ -145,7 +145,7 @@ def _job(tree: Json) -> None:
         labels[key] = uid
     for key in _JOB_NAMES:
         labels[key] = name
-    spec["selector"] = {"matchLabels": {_JOB_LABELS[0]: uid}}
+    spec.setdefault("selector", {}).setdefault("matchLabels", {})[_JOB_LABELS[0]] = uid
     if not meta.get("labels"):
         meta["labels"] = dict(labels)
 
@@ -163,7 +163,7 @@ def _persistent_volume(tree: Json) -> None:
 
 def _definition(tree: Json) -> None:
     stored = [version.get("name", "") for version in (tree.get("spec") or {}).get("versions") or () if version.get("storage")]
-    tree["status"] = {"conditions": [], "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored}
+    tree["status"] = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored}
 
 
 def _certificate_request(tree: Json) -> None:
@@ -215,14 +215,37 @@ def _update_namespace(new: Json, old: Json) -> None:
         new.setdefault("spec", {})["finalizers"] = finalizers
 
 
+_ADDRESSES = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
+
+
+def _give_back(spec: Json, before: Json) -> None:
+    """Another type of service has no use for what the old one was given, unless its writer names something else."""
+    kind, previous = spec.get("type"), before.get("type")
+    given = []
+    if kind == "ExternalName" and previous != kind:
+        given += [*_ADDRESSES, "internalTrafficPolicy"]
+    if previous in ("NodePort", "LoadBalancer") and kind not in ("NodePort", "LoadBalancer"):
+        known = {(port.get("protocol"), port.get("port")): port.get("nodePort") for port in before.get("ports") or ()}
+        for port in spec.get("ports") or ():
+            if port.get("nodePort") and port["nodePort"] == known.get((port.get("protocol"), port.get("port"))):
+                del port["nodePort"]
+        given += ["externalTrafficPolicy", "healthCheckNodePort"]
+    if previous == "LoadBalancer" and kind != previous:
+        given += ["allocateLoadBalancerNodePorts", "loadBalancerClass"]
+    for name in given:
+        if name in spec and spec[name] == before.get(name):
+            del spec[name]
+
+
 def _update_service(new: Json, old: Json) -> None:
     """An update that leaves out what the server allocated keeps it."""
     keep_status(new, old)
     spec, before = new.setdefault("spec", {}), old.get("spec") or {}
     if spec.get("type") != "ExternalName" and before.get("type") != "ExternalName":
-        for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+        for name in _ADDRESSES:
             if not spec.get(name) and before.get(name):
                 spec[name] = before[name]
+    _give_back(spec, before)
     if spec.get("type") in ("NodePort", "LoadBalancer"):
         known = {(port.get("protocol"), port.get("port")): port.get("nodePort") for port in before.get("ports") or ()}
         for port in spec.get("ports") or ():
@@ -233,6 +256,29 @@ def _update_service(new: Json, old: Json) -> None:
 def _update_job(new: Json, old: Json) -> None:
     keep_status(new, old)
     _labels_of_template(new)
+
+
+TOLERATED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+
+
+def tolerate_lost_nodes(spec: Json) -> None:
+    """A pod stands a lost node for five minutes, unless it says otherwise."""
+    tolerations = spec.get("tolerations") or []
+    missing = [
+        key
+        for key in TOLERATED
+        if not any(t.get("key") in (key, None, "") and t.get("effect") in ("NoExecute", None, "") for t in tolerations)
+    ]
+    if missing:
+        added = [{"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300} for key in missing]
+        spec["tolerations"] = [*tolerations, *added]
+
+
+def _update_pod(new: Json, old: Json) -> None:
+    keep_status(new, old)
+    spec, before = new.get("spec"), old.get("spec")
+    if spec is not None and before is not None and spec.get("tolerations") != before.get("tolerations"):
+        tolerate_lost_nodes(spec)
 
 
 def _labels_of_template(job: Json) -> None:
@@ -268,6 +314,7 @@ def _update_daemon_set(new: Json, old: Json) -> None:
 _PREPARE_UPDATE: dict[tuple[str, str], Callable[[Json, Json], None]] = {
     ("", "Namespace"): _update_namespace,
     ("", "Service"): _update_service,
+    ("", "Pod"): _update_pod,
     ("batch", "Job"): _update_job,
     ("apps", "Deployment"): _update_deployment,
     ("apps", "DaemonSet"): _update_daemon_set,

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
+from hekla.local.apiserver.fresh import now
 from hekla.local.apiserver.objects.amounts import amount
 
 Json = dict[str, Any]
@@ -148,6 +149,7 @@ def _volume(volume: Json) -> None:
         path["type"] = ""
     claim = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
     if claim is not None:
+        claim.setdefault("metadata", {})
         claim.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
 
 
@@ -192,7 +194,7 @@ def first_status(spec: Json) -> Json:
                 "type": "PodScheduled",
                 "status": "False",
                 "lastProbeTime": None,
-                "lastTransitionTime": None,
+                "lastTransitionTime": now(),
                 "reason": "SchedulingGated",
                 "message": "Scheduling is blocked due to non-empty scheduling gates",
             }

@@ -12,6 +12,7 @@ from hekla.local.apiserver.objects.validation.metadata import Errors, immutable,
 Json = dict[str, Any]
 
 TYPES = ("array", "boolean", "integer", "number", "object", "string")
+_PRESERVING = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
 _JUNCTORS = ("allOf", "anyOf", "oneOf")
 _NOT_STRUCTURAL = ("$ref", "definitions", "dependencies", "patternProperties", "additionalItems", "deprecated", "discriminator")
 
@@ -20,6 +21,9 @@ def create(tree: Json) -> Errors:
     found = metadata(tree, bare_finalizers=True)
     spec = tree.get("spec") or {}
     group, given = spec.get("group") or "", spec.get("names") or {}
+    name = (tree.get("metadata") or {}).get("name") or ""
+    if name != f"{given.get('plural') or ''}.{group}":
+        found.append(invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
     if not group:
         found.append(required("spec.group"))
     elif "." not in group:
@@ -32,11 +36,8 @@ def create(tree: Json) -> Errors:
     elif scope not in ("Cluster", "Namespaced"):
         found.append(not_supported("spec.scope", scope, ("Cluster", "Namespaced")))
     _names(given, found)
-    name = (tree.get("metadata") or {}).get("name") or ""
-    if group and given.get("plural") and name != f"{given['plural']}.{group}":
-        found.append(invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
     if spec.get("preserveUnknownFields"):
-        found.append(invalid("spec.preserveUnknownFields", True, "must be false"))
+        found.append(invalid("spec.preserveUnknownFields", True, _PRESERVING))
     strategy = (spec.get("conversion") or {}).get("strategy", "None")
     if strategy not in ("None", "Webhook"):
         found.append(not_supported("spec.conversion.strategy", strategy, ("None", "Webhook")))
@@ -45,19 +46,20 @@ def create(tree: Json) -> Errors:
     elif (spec.get("conversion") or {}).get("webhook") is not None:
         found.append(forbidden("spec.conversion.webhook", "should not be set when strategy is not set to Webhook"))
     _versions(spec.get("versions") or (), found)
+    if not (tree.get("status") or {}).get("storedVersions"):
+        found.append(invalid("status.storedVersions", None, "must have at least one stored version"))
     return found
 
 
 def _conversion(webhook: Json | None, found: Errors) -> None:
-    path = "spec.conversion.webhook"
+    path = "spec.conversion"
     if webhook is None:
-        found.append(required(f"{path}.clientConfig", "required when strategy is set to Webhook"))
-        return
+        webhook = {}
     config = webhook.get("clientConfig")
     if config is None:
-        found.append(required(f"{path}.clientConfig", "required when strategy is set to Webhook"))
+        found.append(required(f"{path}.webhookClientConfig", "required when strategy is set to Webhook"))
     elif bool(config.get("url")) == (config.get("service") is not None):
-        found.append(required(f"{path}.clientConfig", "exactly one of url or service is required"))
+        found.append(required(f"{path}.webhookClientConfig", "exactly one of url or service is required"))
     versions = webhook.get("conversionReviewVersions") or ()
     if not versions:
         found.append(required(f"{path}.conversionReviewVersions"))
@@ -71,8 +73,10 @@ def _names(given: Json, found: Errors) -> None:
         if not value:
             found.append(required(f"spec.names.{name}"))
             continue
-        lower = value.lower() if name.endswith(("kind", "Kind")) else value
-        found += [invalid(f"spec.names.{name}", value, reason) for reason in names.dns_1035_label(lower)]
+        cased = name.endswith(("kind", "Kind"))
+        lower = value.lower() if cased else value
+        mixed = "may have mixed case, but should otherwise match: " if cased else ""
+        found += [invalid(f"spec.names.{name}", value, mixed + reason) for reason in names.dns_1035_label(lower)]
     for position, short in enumerate(given.get("shortNames") or ()):
         found += [invalid(f"spec.names.shortNames[{position}]", short, reason) for reason in names.dns_1035_label(short)]
     if given.get("kind") and given.get("kind") == given.get("listKind"):
@@ -81,7 +85,7 @@ def _names(given: Json, found: Errors) -> None:
 
 def _versions(versions: Any, found: Errors) -> None:
     if not versions:
-        found.append(required("spec.versions"))
+        found.append(invalid("spec.versions", [], "must have exactly one version marked as storage version"))
         return
     seen: set[str] = set()
     storage = 0
@@ -95,13 +99,15 @@ def _versions(versions: Any, found: Errors) -> None:
         path = f"spec.versions[{position}]"
         name = version.get("name") or ""
         found += [invalid(f"{path}.name", name, reason) for reason in names.dns_1035_label(name)]
+        if not position:  # of the first Kubernetes says it twice: it is also the version of before there were several
+            found += [invalid("spec.version", name, reason) for reason in names.dns_1035_label(name)]
         if name in seen:
             found.append(invalid("spec.versions", [v.get("name") for v in versions], "must contain unique version names"))
         seen.add(name)
         storage += bool(version.get("storage"))
         schema = (version.get("schema") or {}).get("openAPIV3Schema")
         if schema is None:
-            found.append(required(f"{path}.schema.openAPIV3Schema", "schemas are required"))
+            found.append(required(f"{path}.schema.openAPIV3Schema"))
         elif not alike:
             structural(schema, f"{path}.schema.openAPIV3Schema", found)
         for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
@@ -149,12 +155,20 @@ def structural(schema: Json, path: str, found: Errors, *, root: bool = True, unc
         found.append(not_supported(f"{path}.type", kind, TYPES))
     for name in _NOT_STRUCTURAL:
         if schema.get(name):
-            found.append(forbidden(f"{path}.{name}", f"must not be set: {name} is not supported in structural schemas"))
+            found.append(forbidden(f"{path}.{name}", f"{name} is not supported"))
     if schema.get("uniqueItems"):
         found.append(forbidden(f"{path}.uniqueItems", "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"))
     if "pattern" in schema and not compiles(schema["pattern"]):
         found.append(invalid(f"{path}.pattern", schema["pattern"], "must be a valid regular expression, but isn't"))
     properties, additional = schema.get("properties"), schema.get("additionalProperties")
+    if root and additional is not None and additional is not False:
+        found.append(forbidden(f"{path}.additionalProperties", "must not be used at the root"))
+    if root and schema.get("nullable"):
+        found.append(forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
+    if schema.get("x-kubernetes-embedded-resource") and not properties and not schema.get("x-kubernetes-preserve-unknown-fields"):
+        why = "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields"
+        found.append(required(f"{path}.properties", why))
+    _junctors(schema, path, found)
     if properties and additional is not None and additional is not False:
         found.append(forbidden(f"{path}.additionalProperties", "additionalProperties and properties are mutual exclusive"))
     for name, inner in (properties or {}).items():
@@ -177,6 +191,21 @@ def structural(schema: Json, path: str, found: Errors, *, root: bool = True, unc
     _list_type(schema, path, found)
 
 
+_ONLY_ABOVE = (("type", "empty"), ("title", "empty"), ("description", "empty"), ("default", "undefined"), ("nullable", "false"))
+
+
+def _junctors(schema: Json, path: str, found: Errors) -> None:
+    """Inside of allOf and the like a schema may only judge values, not say what there is."""
+    inner = [(f"{path}.{name}[{number}]", one) for name in _JUNCTORS for number, one in enumerate(schema.get(name) or ())]
+    if isinstance(schema.get("not"), dict):
+        inner.append((f"{path}.not", schema["not"]))
+    whole = schema.get("x-kubernetes-int-or-string")
+    for where, one in inner:
+        for name, what in _ONLY_ABOVE:
+            if one.get(name) and not (whole and name == "type"):
+                found.append(forbidden(f"{where}.{name}", f"must be {what} to be structural"))
+
+
 def _root_metadata(schema: Json, path: str, found: Errors) -> None:
     allowed = {"type", "properties", "description"}
     inner = set(schema.get("properties") or {})
@@ -190,10 +219,14 @@ def _list_type(schema: Json, path: str, found: Errors) -> None:
         return
     if kind not in ("atomic", "map", "set"):
         found.append(not_supported(f"{path}.x-kubernetes-list-type", kind, ("atomic", "map", "set")))
+    elif schema.get("type") != "array":
+        found.append(invalid(f"{path}.type", schema.get("type") or "", "must be array if x-kubernetes-list-type is specified"))
     keys = schema.get("x-kubernetes-list-map-keys") or ()
     if kind == "map":
         if not keys:
             found.append(required(f"{path}.x-kubernetes-list-map-keys", "must not be empty if x-kubernetes-list-type is map"))
+        if schema.get("items") is None:
+            found.append(required(f"{path}.items", "must have a schema if x-kubernetes-list-type is map"))
         known = (schema.get("items") or {}).get("properties") or {}
         for key in keys:
             if key not in known:

@@ -34,15 +34,21 @@ def metadata(tree: Json, *, bare_finalizers: bool = False) -> Errors:
         check_annotations(meta["annotations"], "metadata.annotations", found)
     if "ownerReferences" in meta:
         _owners(meta["ownerReferences"], found)
-    for finalizer in meta.get("finalizers") or ():
-        reasons = label_key(finalizer)
-        if not reasons and not bare_finalizers and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
-            reasons = ("name is neither a standard finalizer name nor is it fully qualified",)
-        found += [invalid("metadata.finalizers", finalizer, reason) for reason in reasons]
-    if "generateName" in meta and not meta.get("name"):
-        prefix = meta["generateName"].rstrip("-")
-        found += [invalid("metadata.generateName", meta["generateName"], why) for why in names.dns_subdomain(prefix)]
+    if "finalizers" in meta:
+        _finalizers(meta["finalizers"] or [], bare_finalizers, found)
+    if meta.get("generateName"):
+        prefix = meta["generateName"].rstrip("-.")
+        found += [invalid("metadata.generateName", meta["generateName"], why) for why in names.dns_subdomain(prefix or "-")]
     return found
+
+
+def _finalizers(finalizers: list[str], bare: bool, found: Errors) -> None:
+    for finalizer in finalizers:
+        found += [invalid("metadata.finalizers", finalizer, reason) for reason in label_key(finalizer)]
+    for position, finalizer in enumerate(finalizers):
+        if not bare and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+            why = "name is neither a standard finalizer name nor is it fully qualified"
+            found.append(invalid(f"metadata.finalizers[{position}]", finalizer, why))
 
 
 def labels(values: Json | None, path: str, found: Errors) -> None:
@@ -68,8 +74,8 @@ def check_annotations(values: Json | None, path: str, found: Errors) -> None:
 
 def _owners(references: list[Json] | None, found: Errors) -> None:
     controller = ""
-    for position, owner in enumerate(references or ()):
-        path = f"metadata.ownerReferences[{position}]"
+    path = "metadata.ownerReferences"
+    for owner in references or ():
         version = owner.get("apiVersion", "")
         if not version.rpartition("/")[2]:
             found.append(invalid(f"{path}.apiVersion", version, "version must not be empty"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.errors import duplicate, forbidden, invalid, not_supported, required, too_many
@@ -240,23 +241,40 @@ def _webhook(hook: Json, path: str, found: Errors) -> None:
     config = hook.get("clientConfig") or {}
     if (config.get("url") is None) == (config.get("service") is None):
         found.append(required(f"{path}.clientConfig", "exactly one of url or service is required"))
-    if config.get("url") is not None and not config["url"].startswith("https://"):
-        found.append(invalid(f"{path}.clientConfig.url", config["url"], "'https' is the only allowed URL scheme"))
+    if config.get("url") is not None:
+        _url(config["url"], f"{path}.clientConfig.url", found)
     service = config.get("service")
     if service is not None:
         for name in ("name", "namespace"):
             if not service.get(name):
-                found.append(required(f"{path}.clientConfig.service.{name}", f"service {name} is required"))
+                found.append(required(f"{path}.clientConfig.service.{name}"))
     policies.conditions(hook, f"{path}.matchConditions", found)
     for position, rule in enumerate(hook.get("rules") or ()):
         where = f"{path}.rules[{position}]"
-        for name in ("operations", "apiGroups", "apiVersions", "resources"):
-            if not rule.get(name):
-                found.append(required(f"{where}.{name}"))
+        if not rule.get("operations"):
+            found.append(required(f"{where}.operations"))
         for index, operation in enumerate(rule.get("operations") or ()):
             if operation not in _OPERATIONS:
                 found.append(not_supported(f"{where}.operations[{index}]", operation, _OPERATIONS))
+        for name in ("apiGroups", "apiVersions", "resources"):
+            if not rule.get(name):
+                found.append(required(f"{where}.{name}"))
         one_of(rule.get("scope"), ("*", "Cluster", "Namespaced"), f"{where}.scope", found)
+
+
+def _url(text: str, path: str, found: Errors) -> None:
+    parts = urlsplit(text)
+    form = "desired format: https://host[/path]"
+    if parts.scheme != "https":
+        found.append(invalid(path, parts.scheme, f"'https' is the only allowed URL scheme; {form}"))
+    if not parts.netloc:
+        found.append(invalid(path, parts.netloc, f"host must be specified; {form}"))
+    if parts.username is not None:
+        found.append(invalid(path, parts.netloc.rpartition("@")[0], "user information is not permitted in the URL"))
+    if parts.fragment:
+        found.append(invalid(path, parts.fragment, "fragments are not permitted in the URL"))
+    if parts.query:
+        found.append(invalid(path, parts.query, "query parameters are not permitted in the URL"))
 
 
 # --- devices -------------------------------------------------------------------------------------------------------------

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
+from ipaddress import ip_address
 from typing import Any
 
+import msgspec
+
 from hekla.local.apiserver.objects import names
-from hekla.local.apiserver.objects.errors import duplicate, forbidden, invalid, not_found, not_supported, required
+from hekla.local.apiserver.objects.errors import duplicate, forbidden, invalid, not_found, required
 from hekla.local.apiserver.objects.validation import rarities
 from hekla.local.apiserver.objects.validation.metadata import (
     Errors,
@@ -28,6 +33,7 @@ DNS = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 PULL = ("Always", "IfNotPresent", "Never")
 TERMINATION = ("File", "FallbackToLogsOnError")
 PROTOCOLS = ("SCTP", "TCP", "UDP")
+TOKEN_VOLUME = re.compile(r"kube-api-access-[a-z0-9]{5}")
 _SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
 _FIELD_PATHS = frozenset(
     {
@@ -37,15 +43,44 @@ _FIELD_PATHS = frozenset(
 )  # fmt: skip
 
 
+KNOWN_SPECS = 2048
+_encode = msgspec.json.Encoder().encode
+_known: set[bytes] = set()
+"""Specs that were found to be right, apart from what differs between the pods of one template."""
+
+
 def create(tree: Json) -> Errors:
     found = metadata(tree)
     spec = tree.get("spec") or {}
-    pod_spec(spec, "spec", found)
+    template = template_of(spec)
+    if template in _known:
+        hostname = spec.get("hostname")
+        if hostname:
+            found += [invalid("spec.hostname", hostname, reason) for reason in names.dns_label(hostname)]
+    else:
+        before = len(found)
+        pod_spec(spec, "spec", found)
+        if len(found) == before:
+            if len(_known) >= KNOWN_SPECS:
+                _known.clear()
+            _known.add(template)
     if spec.get("ephemeralContainers"):
         found.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
     if spec.get("nodeName") and spec.get("schedulingGates"):
         found.append(forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
     return found
+
+
+def template_of(spec: Json) -> bytes:
+    """All of a spec that its rules look at, the same for all pods of a template: without the hostname, and with one name for the
+    volume of the account's token, which is made up for each pod."""
+    shown = {name: value for name, value in spec.items() if name != "hostname"}
+    text = _encode(shown)
+    for volume in spec.get("volumes") or ():
+        name = volume.get("name") or ""
+        if type(name) is str and TOKEN_VOLUME.fullmatch(name):
+            return text.replace(name.encode(), b"\0")  # which stands in no JSON
+    return text
 
 
 def template(value: Json, path: str, found: Errors) -> None:
@@ -119,6 +154,7 @@ def _containers(spec: Json, path: str, volumes: frozenset[str], found: Errors) -
         where = f"{path}.initContainers[{position}]"
         _container(container, where, spec, volumes, seen, set(), found)
         sidecar = container.get("restartPolicy") == "Always"
+        one_of(container.get("restartPolicy"), ("Always", "Never", "OnFailure"), f"{where}.restartPolicy", found)
         for name in ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle"):
             if container.get(name) is None:
                 continue
@@ -144,10 +180,7 @@ def _container(
         found.append(required(f"{path}.image"))
     elif image != image.strip():
         found.append(invalid(f"{path}.image", image, "must not have leading or trailing whitespace"))
-    one_of(container.get("imagePullPolicy"), PULL, f"{path}.imagePullPolicy", found, needed=True)
     one_of(container.get("terminationMessagePolicy"), TERMINATION, f"{path}.terminationMessagePolicy", found, needed=True)
-    if container.get("resources"):
-        requirements(container["resources"], f"{path}.resources", found)
     if container.get("ports"):
         _ports(container["ports"], f"{path}.ports", bool(spec.get("hostNetwork")), host_ports, found)
     if container.get("env"):
@@ -156,8 +189,15 @@ def _container(
         _env_from(source, f"{path}.envFrom[{position}]", found)
     if container.get("volumeMounts"):
         _mounts(container["volumeMounts"], f"{path}.volumeMounts", volumes, found)
-    if container.get("securityContext"):
-        _ids(container["securityContext"], f"{path}.securityContext", found)
+    one_of(container.get("imagePullPolicy"), PULL, f"{path}.imagePullPolicy", found, needed=True)
+    if container.get("resources"):
+        requirements(container["resources"], f"{path}.resources", found)
+    security = container.get("securityContext")
+    if security:
+        _ids(security, f"{path}.securityContext", found)
+        if security.get("privileged") and security.get("allowPrivilegeEscalation") is False:
+            why = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
+            found.append(invalid(f"{path}.securityContext", security, why))
 
 
 def _ports(ports: list[Json], path: str, host_network: bool, host_ports: set[Any], found: Errors) -> None:
@@ -267,7 +307,7 @@ def _gates(gates: Any, path: str, found: Errors) -> None:
     seen: set[str] = set()
     for position, gate in enumerate(gates):
         name = gate.get("name") or ""
-        where = f"{path}[{position}].name"
+        where = f"{path}[{position}]"
         found += [invalid(where, name, reason) for reason in label_key(name)]
         if name in seen:
             found.append(duplicate(f"{path}[{position}]", name))
@@ -275,7 +315,7 @@ def _gates(gates: Any, path: str, found: Errors) -> None:
 
 
 def _ids(security: Json, path: str, found: Errors) -> None:
-    for name in ("runAsUser", "runAsGroup", "fsGroup"):
+    for name in ("fsGroup", "runAsUser", "runAsGroup"):
         value = security.get(name)
         if value is not None and not 0 <= value <= 2**31 - 1:
             found.append(invalid(f"{path}.{name}", value, "must be between 0 and 2147483647, inclusive"))
@@ -297,7 +337,8 @@ def update(new: Json, old: Json) -> Errors:
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     _deadline_change(spec, before, found)
     _gate_change(spec, before, found)
-    if not _kept(before.get("tolerations") or [], spec.get("tolerations") or []):
+    replaced = not _kept(before.get("tolerations") or [], spec.get("tolerations") or [])
+    if replaced:
         found.append(forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds"))
     gated = bool(before.get("schedulingGates"))
     changed = sorted(
@@ -337,7 +378,7 @@ def _deadline_change(spec: Json, before: Json, found: Errors) -> None:
     if value is None:
         found.append(invalid("spec.activeDeadlineSeconds", None, "must not update from a positive integer to nil value"))
     elif value > previous:
-        found.append(invalid("spec.activeDeadlineSeconds", value, f"must be less than or equal to previous value {previous}"))
+        found.append(invalid("spec.activeDeadlineSeconds", value, "must be less than or equal to previous value"))
 
 
 def _gate_change(spec: Json, before: Json, found: Errors) -> None:
@@ -358,11 +399,23 @@ def _kept(before: list[Json], after: list[Json]) -> bool:
     return all(essence(toleration) in present for toleration in before)
 
 
+@lru_cache(maxsize=4096)
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
 def status(new: Json, old: Json) -> Errors:
     found = metadata(new)
-    phase = (new.get("status") or {}).get("phase")
-    if phase and phase not in ("Pending", "Running", "Succeeded", "Failed", "Unknown"):
-        found.append(not_supported("status.phase", phase, ("Failed", "Pending", "Running", "Succeeded", "Unknown")))
+    addresses = (new.get("status") or {}).get("podIPs")
+    if addresses:
+        for position, entry in enumerate(addresses):
+            if not _is_address(entry.get("ip") or ""):
+                why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+                found.append(invalid(f"status.podIPs[{position}]", entry.get("ip") or "", why))
     node, before = (new.get("spec") or {}).get("nodeName"), (old.get("spec") or {}).get("nodeName")
     if node != before:
         found.append(forbidden("status.nominatedNodeName", "spec.nodeName may not be changed through status"))

@@ -56,7 +56,7 @@ def requirements(resources: Json, path: str, found: Errors) -> None:
     for field, values in (("limits", limits), ("requests", requests)):
         for name, text in values.items():
             for reason in _name_reasons(name):
-                found.append(invalid(f"{path}.{field}", name, reason))
+                found.append(invalid(f"{path}.{field}[{name}]", name, reason))
             why = _amount_reason(name, text)
             if why:
                 found.append(invalid(f"{path}.{field}[{name}]", text, why))

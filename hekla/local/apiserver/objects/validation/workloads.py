@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from hekla.local.apiserver.kind import FieldError
 from hekla.local.apiserver.objects.errors import forbidden, invalid, not_supported, required
@@ -39,6 +40,8 @@ def _selected_template(spec: Json, found: Errors, *, restart: tuple[str, ...] = 
         selector(wanted, "spec.selector", found)
         if not wanted.get("matchLabels") and not wanted.get("matchExpressions"):
             found.append(invalid("spec.selector", wanted, "empty selector is invalid for deployment"))
+        elif any(reason.field.startswith("spec.selector") for reason in found):
+            found.append(invalid("spec.selector", wanted, "invalid label selector"))
         elif not matches(wanted, (template.get("metadata") or {}).get("labels")):
             found.append(_unmatched((template.get("metadata") or {}).get("labels")))
     pods.template(template, "spec.template", found)
@@ -131,6 +134,25 @@ def daemon_set(tree: Json) -> Errors:
     return found
 
 
+_FAILURE_ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
+
+
+def _failure_rule(rule: Json, path: str, found: Errors) -> None:
+    one_of(rule.get("action"), _FAILURE_ACTIONS, f"{path}.action", found, needed=True)
+    codes, conditions = rule.get("onExitCodes"), rule.get("onPodConditions")
+    if codes is not None and conditions:
+        why = "specifying both OnExitCodes and OnPodConditions is not supported"
+        found.append(FieldError(path, "FieldValueInvalid", f"Invalid value: {why}"))
+    elif codes is None and not conditions:
+        found.append(
+            FieldError(path, "FieldValueInvalid", "Invalid value: specifying one of OnExitCodes and OnPodConditions is required")
+        )
+    if codes is not None:
+        one_of(codes.get("operator"), ("In", "NotIn"), f"{path}.onExitCodes.operator", found, needed=True)
+        if not codes.get("values"):
+            found.append(invalid(f"{path}.onExitCodes.values", codes.get("values"), "at least one value is required"))
+
+
 def _job_spec(spec: Json, path: str, found: Errors) -> None:
     for name in (
         "parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished",
@@ -138,7 +160,14 @@ def _job_spec(spec: Json, path: str, found: Errors) -> None:
     ):  # fmt: skip
         not_negative(spec.get(name), f"{path}.{name}", found)
     mode = spec.get("completionMode")
-    one_of(mode, ("Indexed", "NonIndexed"), f"{path}.completionMode", found)
+    one_of(mode, ("NonIndexed", "Indexed"), f"{path}.completionMode", found)
+    if mode != "Indexed":
+        for name in ("backoffLimitPerIndex", "maxFailedIndexes"):
+            if spec.get(name) is not None:
+                found.append(invalid(f"{path}.{name}", spec[name], "requires indexed completion mode"))
+    one_of(spec.get("podReplacementPolicy"), ("Failed", "TerminatingOrFailed"), f"{path}.podReplacementPolicy", found)
+    for position, rule in enumerate((spec.get("podFailurePolicy") or {}).get("rules") or ()):
+        _failure_rule(rule, f"{path}.podFailurePolicy.rules[{position}]", found)
     if mode == "Indexed" and spec.get("completions") is None:
         found.append(required(f"{path}.completions", "when completion mode is Indexed"))
     template = spec.get("template") or {}
@@ -151,6 +180,16 @@ def _job_spec(spec: Json, path: str, found: Errors) -> None:
         found.append(not_supported(where, policy, ("OnFailure", "Never")))
     if spec.get("podFailurePolicy") and policy != "Never":
         found.append(invalid(where, policy, "only \"Never\" is supported when podFailurePolicy is specified"))
+
+
+def new_job(tree: Json) -> Errors:
+    found = job(tree)
+    spec = tree.get("spec") or {}
+    wanted = spec.get("selector") or {}
+    if not spec.get("manualSelector") and (len(wanted.get("matchLabels") or ()) > 1 or wanted.get("matchExpressions")):
+        position = next((number for number, error in enumerate(found) if error.field == "spec.template.metadata.labels"), len(found))
+        found.insert(position, invalid("spec.selector", wanted, "`selector` not auto-generated"))
+    return found
 
 
 def job(tree: Json) -> Errors:
@@ -205,6 +244,14 @@ def cron_reason(schedule: str) -> str:
     return ""
 
 
+def _is_zone(name: str) -> bool:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return False
+    return True
+
+
 def cron_job(tree: Json) -> Errors:
     found = metadata(tree)
     spec = tree.get("spec") or {}
@@ -212,11 +259,13 @@ def cron_job(tree: Json) -> Errors:
     if not schedule:
         found.append(required("spec.schedule"))
     else:
-        why = cron_reason(schedule)
+        zoned = "TZ=" in schedule
+        why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead" if zoned else cron_reason(schedule)
         if why:
             found.append(invalid("spec.schedule", schedule, why))
-        if "TZ=" in schedule:
-            found.append(invalid("spec.schedule", schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"))
+    zone = spec.get("timeZone")
+    if zone is not None and not _is_zone(zone):
+        found.append(invalid("spec.timeZone", zone, f"unknown time zone {zone}" if zone else "timeZone must be nil or non-empty string"))
     one_of(spec.get("concurrencyPolicy"), ("Allow", "Forbid", "Replace"), "spec.concurrencyPolicy", found, needed=True)
     for name in ("startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
         not_negative(spec.get(name), f"spec.{name}", found)
@@ -284,7 +333,7 @@ CREATE = {
     ("apps", "ReplicaSet"): replica_set,
     ("apps", "StatefulSet"): stateful_set,
     ("apps", "DaemonSet"): daemon_set,
-    ("batch", "Job"): job,
+    ("batch", "Job"): new_job,
     ("batch", "CronJob"): cron_job,
     ("", "ReplicationController"): replication_controller,
     ("", "PodTemplate"): pod_template,
