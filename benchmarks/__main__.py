@@ -13,12 +13,13 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
-from benchmarks import curve, reference
+from benchmarks import curve, live, reference
 from benchmarks.figure import Aim, Figure
 
 MODULES = (
     "benchmarks.engine", "benchmarks.depth", "benchmarks.apiserver", "benchmarks.full", "benchmarks.cli", "benchmarks.cluster",
     "benchmarks.agent", "benchmarks.control", "benchmarks.end_to_end", "benchmarks.daemon", "benchmarks.reference", "benchmarks.curve",
+    "benchmarks.live",
 )
 
 ROOT = Path(__file__).parents[1]
@@ -29,7 +30,8 @@ def aims() -> list[Aim]:
     shared = ROOT.parent / "shared" / "figures.tsv"
     path = shared if shared.exists() else Path(__file__).with_name("figures.tsv")
     rows = [line.split("\t") for line in path.read_text().splitlines() if line and not line.startswith("#")]
-    return [Aim(row[0], row[1], row[2], int(row[3]), row[4] if len(row) > 4 else "") for row in rows] + reference.AIMS + curve.AIMS
+    table = [Aim(row[0], row[1], row[2], int(row[3]), row[4] if len(row) > 4 else "") for row in rows]
+    return table + reference.AIMS + curve.AIMS + live.AIMS
 
 
 def chosen(table: list[Aim], prefixes: list[str], step: int | None) -> dict[str, Aim]:

@@ -128,7 +128,9 @@ class Scheduler:
                 took = self.cycle()
                 await asyncio.sleep(max(SHORTEST_REST, took))
                 try:
-                    await asyncio.wait_for(self.feed.changed.wait(), self.period)
+                    # Not wait_for: until Python 3.12 it loses a cancellation that comes together with the change.
+                    async with asyncio.timeout(self.period):
+                        await self.feed.changed.wait()
                     await asyncio.sleep(GATHER)
                 except TimeoutError:
                     pass
@@ -225,6 +227,7 @@ async def work(daemon: Daemon) -> None:
     given: dict[str, Any] = {
         "scheduler_names": names, "lone_schedulers": lone, "default_queue": options.default_queue,
         "time_zone": options.time_zone or time_zone(), "lifts_gates": gate(options, "SchedulingGatesQueueAdmission"),
+        "scores_storage": gate(options, "StorageCapacityScoring"),
         "shard_mode": options.scheduler_sharding_mode, "shard_name": options.scheduler_sharding_name,
     }  # fmt: skip
     try:

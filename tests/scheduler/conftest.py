@@ -1,0 +1,28 @@
+"""The API servers that the scheduler's live tests speak to: Hekla's own, and in the slow lane a kube-apiserver with etcd."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.apiserver_process import ApiServerProcess
+
+
+@pytest.fixture(scope="module", params=["hekla", pytest.param("kubernetes", marks=pytest.mark.slow)])
+def kubeconfig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The kubeconfig of a server without nodes."""
+    if request.param == "hekla":
+        with ApiServerProcess.started(tmp_path_factory.mktemp("apiserver")) as server:
+            yield server.internal_kubeconfig
+        return
+    from tests.kubernetes import programs
+    from tests.kubernetes.reference import reference
+
+    try:
+        programs.need(*programs.SERVER)
+    except programs.CannotBuild as error:
+        pytest.skip(str(error))
+    with reference() as started:
+        yield started.kubeconfig
