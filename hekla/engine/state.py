@@ -61,6 +61,7 @@ class State:
     `time_zone`: in which the policy's times of day are meant; the engine itself never asks the machine.
     `shard_mode`, `shard_name`: what NodeShards mean (`none`, `hard`, `soft`) and which one is this scheduler's.
     `lifts_gates`: whether pods that only their queue's gate holds are let go (gate SchedulingGatesQueueAdmission).
+    `scores_storage`: whether nodes are preferred by how their volumes would be used (gate StorageCapacityScoring).
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class State:
         default_queue: str = "default",
         time_zone: str = "UTC",
         lifts_gates: bool = False,
+        scores_storage: bool = False,
         shard_mode: str = "none",
         shard_name: str = "volcano",
     ) -> None:
@@ -79,6 +81,7 @@ class State:
         self.default_queue = default_queue
         self.zone = zone(time_zone)
         self.lifts_gates = lifts_gates
+        self.scores_storage = scores_storage
         self.shard = Shard(shard_mode, shard_name)
         self.space = ResourceSpace()
         self.terms = TermTable()

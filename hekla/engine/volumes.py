@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from hekla.api import quantity
 from hekla.engine import matching
 from hekla.engine.nodes import ABSENT, Bools, NodeTable
+from hekla.engine.resources import Floats
 from hekla.engine.tasks import Status, Task
 
 if TYPE_CHECKING:
@@ -62,6 +64,27 @@ class Options:
     offers: dict[str, list[str]]
     """Claim -> volumes, and `[nodes]` indexes into them in `choice`; -1: to be provisioned."""
     choice: dict[str, np.ndarray[Any, Any]]
+
+
+class Shape:
+    """A broken line from utilisation (percent) to score (0 to 10 as it is written, 0 to 100 as it counts)."""
+
+    def __init__(self, points: Iterable[Mapping[str, Any]]) -> None:
+        """Raises ValueError for points that make no line."""
+        read = [{str(key).lower(): value for key, value in one.items()} for one in points]
+        self.points = [(one.get("utilization", 0), one.get("score", 0)) for one in read]
+        good = all(type(at) is int and type(score) is int and 0 <= at <= 100 and 0 <= score <= 10 for at, score in self.points)
+        if not good or any(one[0] >= other[0] for one, other in pairwise(self.points)):
+            raise ValueError("points {utilization: 0..100, score: 0..10}, in ascending order of utilization")
+
+    def __call__(self, part: Floats) -> Floats:
+        if not self.points:
+            return np.zeros(len(part))
+        result: Floats = np.full(len(part), 10.0 * self.points[0][1])
+        for (low, first), (high, last) in pairwise(self.points):
+            within = part > low
+            result[within] = 10 * first + np.trunc(10.0 * (last - first) * (np.minimum(part[within], high) - low) / (high - low))
+        return result
 
 
 class VolumeBook:
@@ -315,6 +338,34 @@ class VolumeBook:
                 if provisioner:
                     found.add((str(provisioner), key))
         return found
+
+    def fullness(self, task: Task, shape: Shape) -> Floats | None:
+        """`[nodes]`, 0 to 100: how well the volumes that each node offers would be used; None where none is to be chosen.
+
+        For each storage class what is asked of it as a part of what would be taken, by the shape; then the mean over classes.
+        """
+        options = self.options(task)
+        asked: dict[str, Floats] = {}
+        taken: dict[str, Floats] = {}
+        for key, choice in options.choice.items():
+            claim = self._get(CLAIM, key)
+            if claim is None:
+                continue
+            name, there = _class_of(claim), choice >= 0
+            sizes = np.array([*(_capacity(self._get(VOLUME, one) or {}) for one in options.offers[key]), 0], dtype=np.float64)
+            asked[name] = asked.get(name, 0.0) + np.where(there, float(_size(claim)), 0.0)
+            taken[name] = taken.get(name, 0.0) + np.where(there, sizes[choice], 0.0)
+        if not asked:
+            return None
+        total: Floats = np.zeros(len(self._state.nodes))
+        classes: Floats = np.zeros(len(total))
+        for name, amount in asked.items():
+            has = taken[name] > 0
+            part = np.floor(amount * 100.0 / np.where(has, taken[name], 1.0))
+            total += np.where(has, shape(part), 0.0)
+            classes += has
+        result: Floats = np.floor(total / np.maximum(classes, 1.0) + 0.5)
+        return result
 
     # ------------------------------------------------------------------------------------------------- promises
 

@@ -82,6 +82,7 @@ GATES = {
     "ResourceTopology": True,
     "CronVolcanoJobSupport": True,
     "SchedulingGatesQueueAdmission": False,
+    "StorageCapacityScoring": False,
 }
 """Feature gates and their defaults (operations 3.2)."""
 
@@ -196,11 +197,20 @@ class Daemon:
 Run = Callable[[Daemon], Awaitable[None]]
 
 
-def main(program: str, flags: Sequence[Flag], argv: Sequence[str], run: Run, *, connect: bool = True, pool: int = 32) -> int:
+def main(
+    program: str,
+    flags: Sequence[Flag],
+    argv: Sequence[str],
+    run: Run,
+    *,
+    connect: bool = True,
+    pool: int = 32,
+    prepare: Callable[[Daemon], None] | None = None,
+) -> int:
     """Run a daemon to its end; gives the exit code.
 
     `flags` are the daemon's own together with the groups above that it wants; the log's and --version are added.  Without
-    `connect` no API server is looked for (the API server itself).
+    `connect` no API server is looked for (the API server itself).  `prepare` sees the daemon before it waits to lead.
     """
     try:
         options = parse((*flags, *logs.FLAGS, VERSION_FLAG), argv, program=f"hekla {program}")
@@ -219,6 +229,8 @@ def main(program: str, flags: Sequence[Flag], argv: Sequence[str], run: Run, *, 
     try:
         if connect:
             daemon.connect(pool)
+        if prepare is not None:
+            prepare(daemon)
         return run_loop(_live(daemon, run))
     except (ConfigError, DaemonError, LeadershipLost) as error:
         log.critical("%s", error)

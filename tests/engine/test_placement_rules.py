@@ -14,6 +14,7 @@ from hekla.engine.nodes import NodeView
 from hekla.engine.plugin import Code
 from hekla.engine.plugins.deviceshare import _group
 from hekla.engine.plugins.predicates import Predicates
+from hekla.engine.policy import PolicyError
 from hekla.engine.session import Session
 from hekla.engine.tasks import Status
 from hekla.engine.world import World, policy
@@ -331,3 +332,31 @@ def test_a_pod_without_a_topology_goes_where_domains_are_fullest():
 def test_domains_to_evict_in_are_the_widest_first_and_not_too_many(most, expected):
     here = sized_tree(**{"hypernode.gradient.evict.max-hypernodes": most})
     assert opened(here).hooks.plugins[1]._widest([["a", "b"], ["c", "d"]]) == expected
+
+
+@pytest.mark.scenario("plugins-placement", 15)
+def test_volumes_are_chosen_by_how_they_would_be_used():
+    """40 % of a volume counts 8 of 10, 80 % counts 4; the key is understood in any case."""
+    shape = [{"utilization": at, "score": score} for at, score in ((40, 8), (80, 4), (100, 0))]
+    shape.insert(0, {"Utilization": 0, "SCORE": 10})
+    tree = [{"name": "predicates", "arguments": {"volumebinding.shape": shape}}]
+    arguments = policy(plugins=tree).tiers[0][0].arguments
+    assert arguments.volume_binding_weight == 1 and arguments.volume_binding_timeout == 600
+    for gate in (True, False):
+        here = World(policy(plugins=tree, actions="allocate"))
+        here.state.scores_storage = gate
+        here.nodes("n1", "n2", "n3", "n4", cpu=4)
+        volumes.storage(here, "local")
+        for node, size in (("n1", "10Gi"), ("n2", "5Gi"), ("n3", "4Gi")):
+            volumes.volume(here, f"pv-{node}", size, node=node)
+        volumes.claim(here, "data", "4Gi")
+        volumes.pod(here, "one", "data")
+        session = opened(here)
+        total = session.hooks.pipeline.total(session, here.state.tasks["default/one-task-0"], np.arange(4))
+        assert total.tolist() == ([80.0, 40.0, 0.0, 0.0] if gate else [0.0, 0.0, 0.0, 0.0])
+
+
+def test_a_shape_that_is_no_line_is_refused():
+    for shape in ([{"utilization": 50, "score": 1}, {"utilization": 40, "score": 2}], [{"utilization": 0, "score": 11}]):
+        with pytest.raises(PolicyError, match="ascending order"):
+            policy(plugins=[{"name": "predicates", "arguments": {"volumebinding.shape": shape}}])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hekla.engine.tasks import Job, Task
 
 DEFAULT_CLAIMS_TIMEOUT = 10
+DEFAULT_SHAPE = ({"utilization": 0, "score": 10}, {"utilization": 100, "score": 0})
 
 
 class PredicatesArguments(Arguments, frozen=True):
@@ -44,6 +45,13 @@ class PredicatesArguments(Arguments, frozen=True):
     volume_binding_shape: list[dict[str, Any]] = msgspec.field(default=[], name="volumebinding.shape")
     claims_timeout: int = msgspec.field(default=10, name="dynamicresources.filterTimeoutSeconds")
 
+    def extended(self, rest: Mapping[str, Any]) -> PredicatesArguments:
+        try:
+            volumes.Shape(self.volume_binding_shape)
+        except ValueError as error:
+            raise ValueError(f"volumebinding.shape = {self.volume_binding_shape!r}: {error}") from error
+        return self
+
 
 class Predicates(Plugin):
     """One filter a reason, in Kubernetes' order."""
@@ -51,10 +59,15 @@ class Predicates(Plugin):
     name = "predicates"
     Arguments = PredicatesArguments
 
+    def __init__(self, arguments: PredicatesArguments, flags: Mapping[str, bool]) -> None:
+        super().__init__(arguments, flags)
+        self.shape = volumes.Shape(arguments.volume_binding_shape or DEFAULT_SHAPE)
+
     def open(self, session: Session) -> None:
         self.terms = session.state.terms
         self.volumes = session.state.volumes
         self.volumes.tidy()
+        self.scores_storage = session.state.scores_storage
         self.claims = session.state.claims
         stated = self.arguments.claims_timeout
         self.claims.limit = STEPS_A_SECOND * (DEFAULT_CLAIMS_TIMEOUT if stated < 0 else stated)
@@ -107,7 +120,15 @@ class Predicates(Plugin):
         yield Filter("DynamicResources", CANNOT, final, cluster, self._claims_open, "", self._why_not)
 
     def scores(self) -> Iterable[Score]:
+        if self.arguments.volume_binding:
+            yield Score("VolumeBinding", float(self.arguments.volume_binding_weight), Depends.CLUSTER, self._volume_fullness)
         yield Score("DynamicResources", 1.0, Depends.CLUSTER, self._preferred_devices, Normalise.MAX)
+
+    def _volume_fullness(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | None:
+        if not pods.volumes or task is None or not self.scores_storage:
+            return None
+        found = self.volumes.fullness(task, self.shape)
+        return None if found is None else nodes.take(found)
 
     # ------------------------------------------------------------------------------------------------- claims of devices
 
