@@ -37,6 +37,7 @@ DAEMONS = {
     "agent": Command("hekla.local.agent.daemon", "this machine as a node (or several), and fake nodes"),
     "scheduler": Command("hekla.scheduler.daemon", "the batch scheduler"),
     "controllers": Command("hekla.controllers.daemon", "the batch controllers"),
+    "hypernode-controllers": Command("hekla.controllers.hypernode.daemon", "the hypernode controllers alone"),
     "admission": Command("hekla.admission.daemon", "the admission webhooks"),
 }
 
@@ -46,7 +47,7 @@ def usage() -> str:
     lines = ["Hekla: a batch system for Kubernetes, and a small Kubernetes to run it on.", "", "Usage: hekla COMMAND [flags]", ""]
     for title, commands in (("Commands", COMMANDS), ("Daemons, one each in the foreground", DAEMONS)):
         lines.append(f"{title}:")
-        lines += [f"  {name:<17} {command.help}" for name, command in commands.items()]
+        lines += [f"  {name:<22} {command.help}" for name, command in commands.items()]
         lines.append("")
     lines.append('"hekla COMMAND --help" says more of one.  Jobs and queues are the business of "vcctl".')
     return "\n".join(lines)

@@ -123,6 +123,23 @@ def _owners(pod: Mapping[str, Any]) -> list[Tree]:
     return [{**own, "controller": True, "blockOwnerDeletion": True}]
 
 
+def renewal(group: scheduling.PodGroup, wanted: Tree) -> Tree:
+    """What to merge into a group so that it is as the pods of a changed template want it; empty when it is.
+
+    Its queue stays: the one that the namespace gave it is not known here (the original resets it, its bug 37).
+    """
+    spec, metadata = wanted["spec"], wanted["metadata"]
+    live = {name: spec.get(name) for name in ("minMember", "priorityClassName", "networkTopology")}
+    changes: Tree = {}
+    if of_spec := difference(group, {**live, "minResources": spec.get("minResources") or {}}):
+        changes["spec"] = of_spec
+    for name, current in (("labels", group.metadata.labels), ("annotations", group.metadata.annotations)):
+        new = {key: value for key, value in metadata[name].items() if current.get(key) != value}
+        if new:
+            changes.setdefault("metadata", {})[name] = new
+    return changes
+
+
 class PodGroupController(Controller):
     """One look a pod that has no group yet."""
 
@@ -171,11 +188,9 @@ class PodGroupController(Controller):
             except AlreadyExists:
                 pass
             return
-        spec = wanted["spec"]
-        live = {name: spec.get(name) for name in ("minMember", "priorityClassName")}
-        changes = difference(group, {**live, "minResources": spec.get("minResources") or {}})
+        changes = renewal(group, wanted)
         if changes:
-            await self._client.patch(scheduling.POD_GROUP.untyped, metadata["name"], {"spec": changes}, metadata["namespace"])
+            await self._client.patch(scheduling.POD_GROUP.untyped, metadata["name"], changes, metadata["namespace"])
 
     async def _handed_down(self, pod: Tree) -> dict[str, str]:
         """The annotations of the pod's owners, the first owner's before the next one's."""

@@ -89,6 +89,7 @@ def run(cluster: Running, name: str, cpu: str = "100m") -> None:
 
 
 @pytest.mark.scenario("cli", 21)
+@pytest.mark.scenario("controllers", 171)
 def test_the_list_is_the_table_of_the_jobs(cluster: Running):
     run(cluster, "listed")
     cluster.reaches("listed", "Running")
@@ -101,6 +102,7 @@ def test_the_list_is_the_table_of_the_jobs(cluster: Running):
 
 
 @pytest.mark.scenario("cli", 22)
+@pytest.mark.scenario("controllers", 172)
 @pytest.mark.scenario("cli", 25)
 def test_a_running_job_is_suspended_and_resumed(cluster: Running):
     run(cluster, "rests")
@@ -117,6 +119,7 @@ def test_a_running_job_is_suspended_and_resumed(cluster: Running):
 
 
 @pytest.mark.scenario("cli", 23)
+@pytest.mark.scenario("controllers", 173)
 def test_a_pending_job_is_suspended(cluster: Running):
     run(cluster, "too-large", cpu="100000")
     cluster.reaches("too-large", "Pending")
@@ -128,6 +131,7 @@ def test_a_pending_job_is_suspended(cluster: Running):
 
 
 @pytest.mark.scenario("cli", 24)
+@pytest.mark.scenario("controllers", 174)
 def test_a_job_waits_for_the_nodes_and_goes_when_told(cluster: Running):
     (node,) = cluster.ask(lambda client: client.list(NODE)).items
     name = node["metadata"]["name"]

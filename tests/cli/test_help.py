@@ -110,6 +110,7 @@ Flags:
 
 
 @pytest.mark.scenario("cli", 20)
+@pytest.mark.scenario("controllers", 175)
 @pytest.mark.parametrize(
     ("words", "text"),
     [

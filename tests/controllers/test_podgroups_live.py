@@ -86,3 +86,65 @@ async def test_the_pods_of_a_replica_set_share_a_group(cluster: Cluster) -> None
     assert group.spec.min_member == 2 and group.spec.min_resources["cpu"] == "2"
     await cluster.client.patch(apps.REPLICA_SET.untyped, "web", {"spec": {"replicas": 0}}, "default")
     await cluster.gone(scheduling.POD_GROUP, f"podgroup-{uid}")
+
+
+async def stateful_set(cluster: Cluster, name: str, **annotations: str) -> dict[str, Any]:
+    template = {"metadata": {"labels": {"app": name}}, "spec": body("x")["spec"]}
+    spec = {"replicas": 2, "serviceName": name, "selector": {"matchLabels": {"app": name}}, "template": template}
+    metadata = {"name": name, "annotations": annotations}
+    owner = await cluster.client.create(apps.STATEFUL_SET.untyped, {"metadata": metadata, "spec": spec}, "default")
+    return {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": name, "uid": owner["metadata"]["uid"], "controller": True}
+
+
+@pytest.mark.scenario("controllers", 97)
+async def test_the_pods_of_a_stateful_set(cluster: Cluster) -> None:
+    owner = await stateful_set(cluster, "db")
+    group = f"default/podgroup-{owner['uid']}"
+    await cluster.client.create(core.POD.untyped, body("db-x", "default-scheduler", ownerReferences=[owner]), "default")
+    marked = body("db-y", ownerReferences=[owner], annotations={names.GROUP_NAME: "mine"})
+    await cluster.client.create(core.POD.untyped, marked, "default")
+    await cluster.client.create(core.POD.untyped, body("later"), "default")
+    await group_of(cluster, "later")
+    assert cluster.groups.get(group) is None, "no pod of it asks for a group"
+    await cluster.client.create(core.POD.untyped, body("db-0", ownerReferences=[owner]), "default")
+    assert f"default/{await group_of(cluster, 'db-0')}" == group
+    assert await group_of(cluster, "db-y") == "mine"
+
+
+@pytest.mark.scenario("controllers", 98)
+async def test_a_group_follows_the_template(cluster: Cluster) -> None:
+    owner = await stateful_set(cluster, "grows", **{names.GROUP_MIN_MEMBER: "2"})
+    await cluster.client.create(core.POD.untyped, body("grows-0", ownerReferences=[owner]), "default")
+    name = await group_of(cluster, "grows-0")
+    await cluster.until(lambda: cluster.groups.get(f"default/{name}"))
+    fresh = body("grows-1", ownerReferences=[owner], labels={names.COOLDOWN_TIME: "5m"}, annotations={
+        names.PREEMPTABLE: "true", names.NETWORK_TOPOLOGY_MODE: "soft"})  # fmt: skip
+    fresh["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "3"
+    await cluster.client.create(core.POD.untyped, fresh, "default")
+    assert await group_of(cluster, "grows-1") == name
+
+    def renewed() -> bool:
+        group = cluster.groups.get(f"default/{name}")
+        assert group is not None
+        topology = group.spec.network_topology
+        return (
+            group.spec.min_resources["cpu"] == "6" and topology is not None and topology.mode == "soft"
+            and group.metadata.labels.get(names.COOLDOWN_TIME) == "5m" and group.metadata.annotations.get(names.PREEMPTABLE) == "true"
+        )  # fmt: skip
+
+    await cluster.until(renewed, lambda: str(cluster.groups.get(f"default/{name}")))
+
+
+@pytest.mark.parametrize(
+    ("version", "kind"),
+    [("apps/v1", "DaemonSet"), ("batch/v1", "Job"), ("v1", "ReplicationController"), ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
+     ("example.com/v1", "Robot")],
+)  # fmt: skip
+async def test_whoever_owns_pods_owns_their_group(cluster: Cluster, version: str, kind: str) -> None:
+    name = kind.lower()
+    owner = {"apiVersion": version, "kind": kind, "name": name, "uid": f"uid-of-{name}", "controller": True}
+    for number in range(2):
+        await cluster.client.create(core.POD.untyped, body(f"{name}-{number}", ownerReferences=[owner]), "default")
+        assert await group_of(cluster, f"{name}-{number}") == f"podgroup-uid-of-{name}"
+    group = await cluster.until(lambda: cluster.groups.get(f"default/podgroup-uid-of-{name}"))
+    assert [(each.kind, each.name) for each in group.metadata.owner_references] == [(kind, name)]
