@@ -39,9 +39,13 @@ class Runs:
         `change` may alter the ConfigMap and the Job first.
         """
         documents = [tree for tree in yaml.safe_load_all((MANIFESTS / manifest).read_text()) if tree]
-        job = next(tree for tree in documents if tree["kind"] == "Job")
         if change is not None:
-            change(documents[0], job)
+            change(documents[0], documents[-1])
+        return self.complete(documents, seconds)
+
+    def complete(self, documents: list[Tree], seconds: float) -> dict[str, str]:
+        """The same with ConfigMaps and a Job."""
+        job = next(tree for tree in documents if tree["kind"] == "Job")
         for tree in documents:
             self.api.create(JOBS if tree is job else f"{CORE}/configmaps", tree)
         name = job["metadata"]["name"]

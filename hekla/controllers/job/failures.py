@@ -146,7 +146,7 @@ class Failures:
             path = POD.path(pod.metadata.namespace, pod.metadata.name, "log")
             answer = await self.client.request("GET", path, query, timeout=PATIENCE)
         except (ApiError, TransportError, TimeoutError) as error:
-            log.info("log of %s/%s: %s", pod.metadata.namespace, pod.metadata.name, error)
+            log.debug("log of %s/%s: %s", pod.metadata.namespace, pod.metadata.name, error)
             return ""
         return tail(answer.body.decode(errors="replace"))
 

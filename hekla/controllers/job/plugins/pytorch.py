@@ -60,12 +60,13 @@ class PyTorch:
         if not self.arguments.flag("wait-master-enabled") or any(c.get("name") == WAIT_CONTAINER for c in waiting):
             return
         timeout = self.arguments.number("wait-master-timeout")
+        # An image has one of these: busybox its nc, others bash, which may not be their sh.
         script = (
             f"left={timeout}\n"
-            f"until nc -z {address} {port} 2>/dev/null || (: </dev/tcp/{address}/{port}) 2>/dev/null; do\n"
+            f"until nc -z {address} {port} || (: </dev/tcp/{address}/{port}) || bash -c ': </dev/tcp/{address}/{port}'; do\n"
             f'  if [ "$left" -le 0 ]; then echo "{address}:{port} did not answer in {timeout} seconds"; exit 1; fi\n'
             "  left=$((left-2)); sleep 2\n"
-            "done\n"
+            "done 2>/dev/null\n"
         )
         image = self.arguments.text("wait-master-image")
         pod["spec"]["initContainers"] = [*waiting, {"name": WAIT_CONTAINER, "image": image, "command": ["sh", "-c", script]}]
