@@ -182,13 +182,14 @@ class VirtualGpu:
             groups = next((made for models, made in self.settings.geometries if any(one in card.type for one in models)), None)
             card.geometry = mig.Geometry(groups) if groups else None
         for holder in holders:
-            for container in decoded(holder.annotations.get(IDS, "")):
+            for number, container in enumerate(decoded(holder.annotations.get(IDS, ""))):
                 for record in container:
                     for card in [one for one in read.cards if one.uuid and one.uuid in record.identity][:1]:
+                        # A card may serve several containers of a pod, as it was handed out; each takes its share.
+                        user = f"{holder.key}#{number}" if holder.key in card.users else holder.key
                         card.book(
-                            holder.key, record.identity, record.memory, record.cores, self.settings.factor,
-                            holder.group, holder.rules,
-                        )  # fmt: skip
+                            user, record.identity, record.memory, record.cores, self.settings.factor, holder.group, holder.rules
+                        )
         return read
 
     # ------------------------------------------------------------------------------------------------- who fits where

@@ -345,9 +345,14 @@ def _show(session: Session, node: str, card: vgpu.Card) -> None:
         ("memory_limit", card.memory),
     ):  # fmt: skip
         session.metric(f"vgpu_device_{name}", float(value), devID=card.uuid, NodeName=node)
-    for pod, use in card.users.items():
-        for name, value in (("memory", use.memory), ("core", use.cores)):
-            labels = {"devID": card.uuid, "NodeName": node, "podName": pod.rpartition("/")[2]}
+    pods: dict[str, tuple[int, int]] = {}
+    for user, use in card.users.items():
+        pod = user.partition("#")[0].rpartition("/")[2]
+        memory, cores = pods.get(pod, (0, 0))
+        pods[pod] = memory + use.memory, cores + use.cores
+    for pod, (memory, cores) in pods.items():
+        for name, value in (("memory", memory), ("core", cores)):
+            labels = {"devID": card.uuid, "NodeName": node, "podName": pod}
             session.metric(f"vgpu_device_{name}_allocation_for_a_certain_pod", float(value), **labels)
 
 
