@@ -47,7 +47,7 @@ from hekla.scheduler.localtime import time_zone
 from hekla.scheduler.metrics import ASSUMED, CYCLE, JobMetrics, PluginMetrics
 from hekla.scheduler.policy_file import PolicyFile, PolicyFileError
 from hekla.scheduler.stages import Stages, Watchdog
-from hekla.scheduler.tape import RecordedState, Tape
+from hekla.scheduler.tape import RecordedExtender, RecordedState, Tape
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +106,8 @@ class Scheduler:
         self.recorder = recorder
         self.period = period
         self.feed = Feed(client, state, selector, device_map(policy.policy))
-        state.ask_extender = ExtenderClient()
+        ask = ExtenderClient()
+        state.ask_extender = ask if tape is None else RecordedExtender(tape, ask)
         self.load = LoadCollector(client, state, lambda: policy.policy.metrics, self.feed.changed.set)
         self.tape = tape
         self.stages = Stages()

@@ -21,7 +21,7 @@ from hekla.engine.policy import Policy
 from hekla.engine.state import State
 from hekla.scheduler.plugin_files import PluginFileError, find, from_packages, from_texts
 from hekla.scheduler.policy_file import PolicyFileError, named_files, parse
-from hekla.scheduler.tape import FEEDS, FORMAT, OTHERS, OUTCOMES, TapeError, encoded, read
+from hekla.scheduler.tape import EXTENDER, FEEDS, FORMAT, OTHERS, OUTCOMES, ReplayedExtender, TapeError, encoded, read
 
 FED = frozenset((*FEEDS, *OTHERS, *OUTCOMES))
 
@@ -54,6 +54,7 @@ class Outcome(NamedTuple):
 def replay(directory: Path, policy: Policy | None = None) -> Outcome:
     """Runs a recording again.  Raises TapeError and PolicyFileError."""
     state, in_force = State(), policy or Policy.default()
+    extender = ReplayedExtender()
     cycles = binds = 0
     for frame in read(directory):
         word, *given = frame
@@ -61,17 +62,22 @@ def replay(directory: Path, policy: Policy | None = None) -> Outcome:
             if given[0] != FORMAT:
                 raise TapeError(f"{directory}: format {given[0]}; this program reads {FORMAT}")
             state = State(**given[2])
+            extender = ReplayedExtender()
+            state.ask_extender = extender
         elif word == "policy":
             in_force = policy or recorded_policy(*given)
         elif word == "cycle":
             cycles += 1
             now, recorded = given
             decisions = cycle(state, in_force, now)
+            extender.answers.clear()
             binds += len(decisions.binds)
             replayed = encoded(decisions)
             if replayed != recorded:
                 where, before, after = next(differences(msgspec.msgpack.decode(recorded), msgspec.msgpack.decode(replayed)))
                 return Outcome(cycles, binds, Difference(cycles, now, where, before, after))
+        elif word == EXTENDER:
+            extender.answers.append((given[0], given[1], given[2]))
         elif word in FED:
             try:
                 getattr(state, word)(*given)

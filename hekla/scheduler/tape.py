@@ -10,9 +10,11 @@ most the last cycle is missing.  Files are numbered; a new process begins a new 
 
 from __future__ import annotations
 
+import json
 import logging
 import zlib
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,9 @@ _KINDS = ("pod", "node", "pod_group", "queue", "priority_class")
 FEEDS = (*(f"{verb}_{kind}" for verb in ("upsert", "remove") for kind in _KINDS), "upsert_namespace")
 OTHERS = ("upsert_other", "remove_other")
 OUTCOMES = ("bind_failed", "evict_failed", "condition_failed")
+
+
+Ask = Callable[[str, Mapping[str, Any], float], Any]
 
 
 class TapeError(Exception):
@@ -129,6 +134,45 @@ class RecordedState(State):
         self.inside = False
         """Within a call that was written down already: what it calls in turn follows from it."""
         tape.frame("header", FORMAT, __version__, {name: _listed(value) for name, value in arguments.items()})
+
+
+EXTENDER = "extender"
+_FAILURES: dict[str, type[Exception]] = {"json": json.JSONDecodeError, "value": ValueError, "system": OSError}
+
+
+class RecordedExtender:
+    """Asks the extender, and writes down what it answered: it may answer otherwise on another day."""
+
+    def __init__(self, tape: Tape, ask: Ask) -> None:
+        self.tape = tape
+        self.ask = ask
+
+    def __call__(self, address: str, body: Mapping[str, Any], timeout: float) -> Any:
+        try:
+            answer = self.ask(address, body, timeout)
+        except (OSError, ValueError) as error:
+            failure = next(name for name, kind in _FAILURES.items() if isinstance(error, kind))
+            self.tape.frame(EXTENDER, None, failure, str(error))
+            raise
+        self.tape.frame(EXTENDER, answer, "", "")
+        return answer
+
+
+class ReplayedExtender:
+    """Answers as it did then, in the same order."""
+
+    def __init__(self) -> None:
+        self.answers: deque[tuple[Any, str, str]] = deque()
+
+    def __call__(self, address: str, body: Mapping[str, Any], timeout: float) -> Any:
+        if not self.answers:
+            raise OSError(f"{address}: nothing was recorded that it answered")
+        answer, failure, text = self.answers.popleft()
+        if not failure:
+            return answer
+        error = json.JSONDecodeError("", "", 0) if failure == "json" else _FAILURES[failure]()
+        error.args = (text,)
+        raise error
 
 
 def _listed(value: Any) -> Any:

@@ -181,13 +181,17 @@ async def test_who_does_not_fit_is_told_the_same_everywhere(site: Site) -> None:
         return any(one["type"] == "PodScheduled" and one["status"] == "False" for one in conditions)
 
     await site.until(said, "the pod carries a condition")
-    group = await site.client.get(scheduling.POD_GROUP.untyped, f"{site.name}-big", "default")
-    (waiting,) = [one for one in group["status"]["conditions"] if one["type"] == "Waiting"]
-    assert waiting["message"].startswith(f"{site.name}-big needs 3 pods of cpu=1; 2 fit.")
+    words = f"{site.name}-big needs 3 pods of cpu=1; 2 fit."
+
+    async def on_the_group() -> bool:
+        group = await site.client.get(scheduling.POD_GROUP.untyped, f"{site.name}-big", "default")
+        conditions = (group.get("status") or {}).get("conditions") or []
+        return any(one["type"] == "Waiting" and one["message"].startswith(words) for one in conditions)
 
     async def told() -> bool:
-        return ("Waiting", waiting["message"]) in await site.told("big")
+        return any(reason == "Waiting" and message.startswith(words) for reason, message in await site.told("big"))
 
+    await site.until(on_the_group, "the group says why it waits")
     await site.until(told, "an event has the same words")
     assert await site.bound() == {}
 

@@ -18,7 +18,7 @@ from hekla.api import crds
 from hekla.engine.cycle import cycle
 from hekla.scheduler.policy_file import PolicyFile
 from hekla.scheduler.replay import main, replay
-from hekla.scheduler.tape import RecordedState, Tape, read
+from hekla.scheduler.tape import RecordedExtender, RecordedState, Tape, read
 from tests.apiserver_process import ApiServerProcess, apiserver
 
 __all__ = ["apiserver"]
@@ -138,6 +138,59 @@ def test_it_stops_at_its_limit(tmp_path, caplog):
         tape.frame("upsert_node", {str(number): number * 7 for number in range(100_000)})
     assert not tape.running
     assert "ends here" in caplog.text
+
+
+@pytest.mark.parametrize("answer", [{"code": 0}, OSError("no route"), ValueError("answered 500"), None])
+def test_what_an_extender_answered_is_part_of_a_recording(tmp_path, answer):
+    """Asked again it would say something else; the replay asks nobody."""
+
+    def ask(address: str, body: Any, timeout: float) -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    path = tmp_path / "policy.yaml"
+    arguments = "{extender.urlPrefix: 'http://nowhere', extender.predicateVerb: predicate, extender.onSessionOpenVerb: open}"
+    path.write_text(f"actions: allocate\ntiers:\n- plugins:\n  - name: gang\n  - name: extender\n    arguments: {arguments}\n")
+    tape = Tape(tmp_path / "tape")
+    state = RecordedState(tape, scheduler_names=["volcano"], shard_mode="none", lifts_gates=False)
+    state.ask_extender = RecordedExtender(tape, ask)
+    policy = PolicyFile(str(path), fall_back=False)
+    state.upsert_queue({"metadata": {"name": "default"}, "spec": {"weight": 1}, "status": {"state": "Open"}})
+    state.upsert_node(node("n0"))
+    state.upsert_pod_group({**group("job", 1), "status": {"phase": "Inqueue"}})
+    state.upsert_pod(pod("job-task-0", "job"))
+    tape.take_policy(policy)
+    tape.cycle(1e6, cycle(state, policy.policy, 1e6))
+    tape.close()
+    assert "extender" in [frame[0] for frame in read(tmp_path / "tape")]
+    assert replay(tmp_path / "tape").difference is None
+
+
+def test_shards_and_device_objects_are_part_of_a_recording(tmp_path):
+    tape = Tape(tmp_path / "tape")
+    state = RecordedState(tape, scheduler_names=["volcano"], shard_mode="hard", shard_name="mine")
+    policy = policy_file(tmp_path / "policy.yaml")
+    state.upsert_queue({"metadata": {"name": "default"}, "spec": {"weight": 1}, "status": {"state": "Open"}})
+    for name in ("n0", "n1"):
+        state.upsert_node(node(name))
+    state.upsert_other("NodeShard", {"metadata": {"name": "mine", "uid": "u"}, "spec": {"nodesDesired": ["n1"]}})
+    state.upsert_other("DeviceClass", {"metadata": {"name": "gpu"}, "spec": {}})
+    devices = {"driver": "gpu", "nodeName": "n1", "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1}}
+    state.upsert_other("ResourceSlice", {"metadata": {"name": "s"}, "spec": {**devices, "devices": [{"name": "d"}]}})
+    claim = {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}}]}
+    state.upsert_other("ResourceClaim", {"metadata": {"name": "c", "namespace": "default", "uid": "c"}, "spec": {"devices": claim}})
+    state.upsert_pod_group({**group("job", 1), "status": {"phase": "Inqueue"}})
+    tree = pod("job-task-0", "job")
+    tree["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimName": "c"}]
+    state.upsert_pod(tree)
+    tape.take_policy(policy)
+    decisions = cycle(state, policy.policy, 1e6)
+    tape.cycle(1e6, decisions)
+    tape.close()
+    assert decisions.bound() == {"default/job-task-0": "n1"}
+    assert [one.in_use for one in decisions.shards] == [["n1"]]
+    assert replay(tmp_path / "tape").difference is None
 
 
 def test_what_is_no_recording_is_said_to_be_none(tmp_path, capsys):
