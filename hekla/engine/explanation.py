@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from hekla.engine.claims.book import CANNOT, ELSEWHERE
 from hekla.engine.nodes import Bools
 from hekla.engine.queues import OPEN, Queue
 from hekla.engine.reasons import FitErrors, Reason
@@ -176,6 +177,9 @@ def _explain_nodes(session: Session, job: Job, task: Task, errors: FitErrors, ne
     if any(one.text.startswith("Insufficient") for one in errors.reasons):
         remedy = f"It starts when {missing} {more} {asked} free."
         text += " " + remedy
+    elif any(one.filter == "DynamicResources" and one.text == CANNOT for one in errors.reasons):
+        remedy = "It starts when the devices that its claims ask for come free, or more are offered."
+        text += " " + remedy
     return Explanation(job.key, job.queue, "nodes", needs, fit, errors.nodes, reasons, remedy, text)
 
 
@@ -215,6 +219,9 @@ def _say(session: Session, task: Task, reason: Reason) -> list[NodeReason]:
                            else "do not match its selector")]  # fmt: skip
     if reason.filter == "PodNumber":
         return [NodeReason(reason.text, reason.count, f"{has} no room for another pod")]
+    if reason.filter == "DynamicResources" and reason.text in (CANNOT, ELSEWHERE):
+        what = "devices that its claims ask for" if reason.text == CANNOT else "way to the devices that its claims were given"
+        return [NodeReason(reason.text, reason.count, f"{has} no {what}")]
     return [NodeReason(reason.text, reason.count, f"{is_} out: {reason.text}")]
 
 

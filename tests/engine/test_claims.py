@@ -264,6 +264,24 @@ def test_looking_after_a_device_that_is_in_use():
     assert len(here.run().binds) == 1  # who only looks after it does not keep it from others
 
 
+def test_who_waits_for_devices_is_told_so():
+    here = world("n1", "n2")
+    slice_of(here, "n1", "gpu-0")
+    claim(here, "mine", request(count=2))
+    pod(here, "a", "mine")
+    here.run()
+    assert here.why("a") == (
+        "a needs 1 pod of cpu=1; 0 fit. 2 nodes: 2 have no devices that its claims ask for. "
+        "It starts when the devices that its claims ask for come free, or more are offered."
+    )
+    claim(here, "ours", status={"allocation": {"devices": {"results": []}, "nodeSelector": {"nodeSelectorTerms": [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]}}})  # fmt: skip
+    here.nodes("n1", cpu=64, unschedulable=True)
+    pod(here, "b", "ours")
+    here.run()
+    assert "1 has no way to the devices that its claims were given" in here.why("b") and "1 is cordoned" in here.why("b")
+
+
 def test_devices_that_agree_and_devices_that_differ():
     here = world("n1")
     numa = [{"name": f"gpu-{at}", "attributes": {"numa": {"int": at % 2}, "id": {"string": f"x{at // 2}"}}} for at in range(4)]
