@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.frameworks import expected
 from tests.frameworks.runs import Runs, cluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
 """Seconds, with the installation of the largest framework."""
+
+
+SCENARIO = Path(__file__).parents[2].parent / "shared" / "scenarios" / "06-mpi-job.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +27,15 @@ def runs() -> Iterator[Runs]:
 @pytest.mark.scenario("controllers", 43)
 def test_mpi_over_ssh_computes_pi(runs: Runs) -> None:
     expected.mpi_computes_pi(runs)
+
+
+@pytest.mark.skipif(not SCENARIO.exists(), reason="the scenarios are not beside this repository")
+def test_scenario_06_as_it_is(runs: Runs) -> None:
+    """Nothing waits for the workers' sshd there: a master that came too early is started again."""
+    expected.needs("mpiexec", "openmpi-bin")
+    expected.needs("sshd", "openssh-server")
+    log = runs.complete([yaml.safe_load(SCENARIO.read_text())], 90)["mpi-job-mpimaster-0"]
+    assert {"mpi-job-mpiworker-0", "mpi-job-mpiworker-1"} <= set(log.split()), log
 
 
 @pytest.mark.scenario("controllers", 43)
