@@ -58,7 +58,8 @@ class Account:
 
 def real_capability(queue: Queue, total: Amounts, guaranteed: Amounts) -> Amounts:
     """What a queue could hold at most: the cluster without the others' guarantees, within its own ceiling."""
-    real = excess(total, guaranteed)
+    # What is guaranteed away to the last piece is 0 here, not absent: absent is without end to the loop.
+    real = {**dict.fromkeys(total, 0.0), **excess(total, guaranteed)}
     add(real, queue.guarantee)
     if queue.capability:
         ceiling = dict(queue.capability)
