@@ -1,4 +1,4 @@
-"""What device plugins of nodes and the scheduler agree upon: the map of cards' models, and the lock of a node.
+"""What the policy says to those who bind: the map of cards' models, the lock of a node, how long a volume may take.
 
 Reference: plugins-placement 7.1, 7.7.
 """
@@ -15,6 +15,7 @@ from hekla.engine.durations import instant
 from hekla.engine.policy import Policy
 from hekla.kube.client import Client
 from hekla.kube.errors import Conflict
+from hekla.scheduler.volumes import PATIENCE
 
 DEFAULT_MAP = ("kube-system", "volcano-vgpu-device-config")
 
@@ -26,6 +27,15 @@ def device_map(policy: Policy) -> tuple[str, str]:
             if option.name == "deviceshare":
                 return option.arguments.map_namespace, option.arguments.map_name
     return DEFAULT_MAP
+
+
+def volume_patience(policy: Policy) -> float:
+    """Seconds for which a volume may take to be bound."""
+    for tier in policy.tiers:
+        for option in tier:
+            if option.name == "predicates" and option.arguments.volume_binding_timeout > 0:
+                return float(option.arguments.volume_binding_timeout)
+    return PATIENCE
 
 
 LOCKED_FOR = 300.0

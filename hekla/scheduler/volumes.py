@@ -17,7 +17,7 @@ from hekla.engine.volumes import CLAIM, SELECTED_NODE, VOLUME
 from hekla.kube.client import Client
 
 PATIENCE = 600.0
-"""Seconds for which a claim may take to be bound; then the pod is placed anew."""
+"""Seconds for which a claim may take to be bound (`volumebinding.bindTimeoutSeconds`); then the pod is placed anew."""
 BOUND_BY_US = "pv.kubernetes.io/bound-by-controller"
 COMPLETED = "pv.kubernetes.io/bind-completed"
 
@@ -35,6 +35,7 @@ class VolumeBinder:
         self.client = client
         self.state = state
         self.waiting: dict[str, set[asyncio.Event]] = defaultdict(set)
+        self.patience = PATIENCE
 
     def claim_changed(self, old: Any, new: Any) -> None:
         """A callback of the cache of claims."""
@@ -50,11 +51,11 @@ class VolumeBinder:
             else:
                 await self.choose(key, node)
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(self.patience):
                 for key in promised:
                     await self.bound(key, node, chosen=not promised[key])
         except TimeoutError as error:
-            raise VolumeError(f"its volumes were not bound within {PATIENCE:.0f} s") from error
+            raise VolumeError(f"its volumes were not bound within {self.patience:.0f} s") from error
 
     def of(self, kind: str, key: str) -> Tree:
         found = self.state.others.get(kind, {}).get(key)

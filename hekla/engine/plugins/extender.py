@@ -238,8 +238,15 @@ class Extender(Plugin):
         self._follow(self.arguments.deallocate, task)
 
     def _follow(self, verb: str, task: Task) -> None:
-        if verb and self.on and self.interested(task.pods):
-            self._tell(verb, {"task": _task(task, self.session.state.nodes)})
+        """Say what happened to a pod.  Unlike upstream, an objection undoes nothing; it is written down."""
+        if not verb or not self.on or not self.interested(task.pods):
+            return
+        try:
+            said = str(self._ask(verb, {"task": _task(task, self.session.state.nodes)}).get("errorMessage") or "")
+        except NoAnswer as error:
+            said = "" if self.arguments.ignorable else str(error)
+        if said:
+            self.session.decisions.problems.append(f"extender {verb} of {task.key}: {said}")
 
 
 def _patience(text: str) -> float:
