@@ -218,7 +218,11 @@ class Agent:
         """Node admission; what is admitted counts from then on."""
         name = pod.spec.node_name
         node = self.keepers[name].node
-        holding = (held for uid, held in self.holding[name].items() if uid not in self.workers or not self.workers[uid].vacated)
+        own = pod.metadata.uid  # which may be there already, and ask for another size
+        holding = (
+            held for uid, held in self.holding[name].items()
+            if uid != own and (uid not in self.workers or not self.workers[uid].vacated)
+        )  # fmt: skip
         refused = None if node is None else refusal(pod, node, holding)
         if refused is None:
             self.holding[name][pod.metadata.uid] = pod

@@ -119,6 +119,23 @@ class Groups:
             return ""
         return ":".join(made)
 
+    def change(self, uid: str, container: core.Container, attempt: int, pids: list[int]) -> str:
+        """Gives a running container other limits; why the kernel refuses, or "" when it does not."""
+        try:
+            for directory, values in zip(self.directories, settings(self.version, container)):
+                group = directory / f"{uid}-{container.name}-{attempt}"
+                joins = bool(values) and not group.is_dir()
+                if joins:
+                    group.mkdir()
+                for name, value in values.items():
+                    (group / name).write_text(value)
+                for pid in pids if joins else ():
+                    with contextlib.suppress(ProcessLookupError):
+                        (group / "cgroup.procs").write_text(str(pid))
+        except OSError as error:
+            return error.strerror or str(error)
+        return ""
+
     def out_of_memory(self, uid: str, container: str, attempt: int) -> bool:
         """Whether the kernel killed a process of the container for want of memory."""
         file = "memory.events" if self.version == 2 else "memory.oom_control"

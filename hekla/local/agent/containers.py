@@ -59,6 +59,8 @@ class Run:
     pull_failures: int = 0
     prober: Prober | None = None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
+    resized: bool = False
+    """It was ended to start again with other resources."""
     noted: bool = True
     """The end of `instance` has been taken into the view."""
     hook: asyncio.Task[None] | None = None
@@ -74,7 +76,7 @@ class Run:
 
     def again(self, pod_policy: str, code: int) -> bool:
         """Whether it runs again after an end with this code."""
-        if self.sidecar:
+        if self.sidecar or self.resized:
             return True
         return self.view.again("OnFailure" if self.init and pod_policy == "Always" else pod_policy, code)
 
@@ -100,6 +102,7 @@ class Run:
         if view.ended is not None:
             view.last, view.ended = view.ended, None
         self.instance = instance
+        self.resized = False
         self.noted = False
         self.ended = asyncio.Event()
         view.waiting = None

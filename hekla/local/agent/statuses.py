@@ -83,6 +83,8 @@ class PodView:
     terminating: bool = False
     disrupted: str = ""
     """Why the node ended the pod before its time."""
+    resize: tuple[str, str, str] | None = None
+    """(condition, reason, message) of a change of size that could not be made yet."""
 
 
 def stamp(seconds: float) -> str:
@@ -159,7 +161,7 @@ def container_status(view: View) -> Json:
     }  # fmt: skip
     if view.id:
         found["containerID"] = view.id
-    if view.resources is not None and (view.resources.limits or view.resources.requests):
+    if view.resources is not None and (view.resources.limits or view.resources.requests or view.running_since is not None):
         given = view.resources
         found["resources"] = {
             **({"limits": given.limits} if given.limits else {}), **({"requests": given.requests} if given.requests else {}),
@@ -244,6 +246,8 @@ def conditions(pod: core.Pod, view: PodView, now_phase: str, old: Sequence[core.
             found.append(make("ContainersReady", True))
     if view.disrupted:
         found.append(make("DisruptionTarget", True, "TerminationByKubelet", view.disrupted))
+    if view.resize is not None:
+        found.append(make(view.resize[0], True, *view.resize[1:]))
     if "PodScheduled" not in before:
         found.append(make("PodScheduled", True))
     return found

@@ -21,7 +21,7 @@ from typing import Any
 from hekla.api import core, quantity
 from hekla.kube.errors import ApiError, Conflict, NotFound
 from hekla.kube.http.client import TransportError
-from hekla.local.agent import containers, environment, isolation, powers, preload, probes, statuses, volumes
+from hekla.local.agent import containers, environment, isolation, powers, preload, probes, resizing, statuses, volumes
 from hekla.local.agent.containers import Run
 from hekla.local.agent.host import HOST_ADDRESS, Host
 from hekla.local.agent.hosts import kernel_hostname
@@ -195,6 +195,7 @@ class Worker:
         if left is not None and left <= 0:
             await self.fail("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
             return LONGEST_BACK_OFF
+        resizing.resize(self)
         if not await self.plug():
             return RETRY
         wait = RETRY
@@ -202,6 +203,8 @@ class Worker:
             wait = await self.advance()
         await self.conclude()
         self.report()
+        if self.view.resize is not None:
+            wait = min(wait, RETRY)
         return wait if left is None else min(wait, left)
 
     def take(self) -> bool:
@@ -741,6 +744,9 @@ class Worker:
         self.reported = status
         before = {c.type: c for c in self.pod.status.conditions} | self.conditions
         patched = [statuses.replacing(condition, before.get(condition["type"])) for condition in status.get("conditions", ())]
+        for kind in resizing.CONDITIONS & before.keys() - {condition["type"] for condition in patched}:
+            patched.append({"$patch": "delete", "type": kind})
+            self.conditions.pop(kind, None)
         for condition in status.get("conditions", ()):
             self.conditions[condition["type"]] = core.PodCondition(
                 type=condition["type"], status=condition["status"], last_transition_time=condition["lastTransitionTime"],

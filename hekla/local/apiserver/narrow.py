@@ -1,10 +1,11 @@
-"""Subresources that change one part of an object and nothing else: `ephemeralcontainers` and `resize` of pods."""
+"""Subresources that change one part of an object and nothing else: here `ephemeralcontainers` of pods, `resize` in resizing.py."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from hekla.local.apiserver.kind import FieldError, Json
+from hekla.local.apiserver.resizing import resize
 from hekla.local.apiserver.store import decode, encode
 
 
@@ -55,5 +56,5 @@ def keep_all_but_metadata(new: Json, old: Json) -> None:
     new["metadata"] = metadata
 
 
-NARROW: dict[str, Callable[[Json, Json], list[FieldError]]] = {"ephemeralcontainers": ephemeral_containers}
+NARROW: dict[str, Callable[[Json, Json], list[FieldError]]] = {"ephemeralcontainers": ephemeral_containers, "resize": resize}
 """By the name of the subresource: (new, old); restores what it may not change, and says what is wrong."""

@@ -296,9 +296,9 @@ def _mounts(mounts: list[Json], path: str, volumes: frozenset[str], found: Error
             inside = mount.get(field)
             if inside:
                 if inside.startswith("/"):
-                    found.append(invalid(f"{where}.{field}", inside, "must be a relative path"))
+                    found.append(invalid(f"{path}.{field}", inside, "must be a relative path"))
                 if ".." in inside.split("/"):
-                    found.append(invalid(f"{where}.{field}", inside, "must not contain '..'"))
+                    found.append(invalid(f"{path}.{field}", inside, "must not contain '..'"))
         if mount.get("subPath") and mount.get("subPathExpr"):
             found.append(invalid(f"{where}.subPathExpr", mount["subPathExpr"], "subPathExpr and subPath are mutually exclusive"))
 

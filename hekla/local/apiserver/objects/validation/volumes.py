@@ -33,6 +33,8 @@ def volume_names(volumes: Iterable[Json], path: str, found: Errors) -> frozenset
                 found.append(duplicate(f"{where}.name", name))
             known.add(name)
         given = [source for source in volume if source != "name" and volume[source] is not None]
+        if len(given) > 1 and "emptyDir" in given:
+            given.sort(key="emptyDir".__ne__)
         if not given:
             found.append(required(where, "must specify a volume type"))
         for source in given[1:]:
@@ -66,7 +68,7 @@ def _details(volume: Json, path: str, found: Errors) -> None:
             if not token.get("path"):
                 found.append(required(f"{where}.path"))
             else:
-                local_path(token["path"], f"{where}.path", found)
+                local_path(token["path"], f"{path}.projected.path", found)
             if token.get("expirationSeconds", 3600) < 600:
                 why = "may not specify a duration less than 10 minutes"
                 found.append(invalid(f"{where}.expirationSeconds", token["expirationSeconds"], why))
@@ -85,7 +87,7 @@ def _modes(source: Json, path: str, found: Errors) -> None:
         if not item.get("path"):
             found.append(required(f"{where}.path"))
         else:
-            local_path(item["path"], f"{where}.path", found)
+            local_path(item["path"], f"{path}.path" if path.endswith("downwardAPI") else f"{where}.path", found)
         if "downwardAPI" not in path and not item.get("key"):
             found.append(required(f"{where}.key"))
 
