@@ -36,6 +36,7 @@ DAEMONS = {
     "kube-controllers": Command("hekla.local.controllers.daemon", "Kubernetes' own controllers that a cluster needs"),
     "agent": Command("hekla.local.agent.daemon", "this machine as a node (or several), and fake nodes"),
     "scheduler": Command("hekla.scheduler.daemon", "the batch scheduler"),
+    "agent-scheduler": Command("hekla.scheduler.lone", "a scheduler of pods by themselves, without queues and gangs"),
     "controllers": Command("hekla.controllers.daemon", "the batch controllers"),
     "hypernode-controllers": Command("hekla.controllers.hypernode.daemon", "the hypernode controllers alone"),
     "admission": Command("hekla.admission.daemon", "the admission webhooks"),

@@ -79,12 +79,15 @@ class Gathering(NamedTuple):
 class Carrier:
     """Writes decisions; `state_changed` is called when something came back that the next cycle must know."""
 
-    def __init__(self, client: Client, state: State, recorder: Recorder, scheduler_name: str, state_changed: Callable[[], None]) -> None:
+    def __init__(self, client: Client, state: State, recorder: Recorder, scheduler_name: str, state_changed: Callable[[], None],
+                 *, batch: bool = True) -> None:  # fmt: skip
         self.client = client
         self.state = state
         self.recorder = recorder
         self.scheduler_name = scheduler_name
         self.state_changed = state_changed
+        self.batch = batch
+        """Whether queues are this scheduler's to write."""
         self.volumes = VolumeBinder(client, state)
         self.claims = ClaimBinder(client)
         self.locks: frozenset[str] = frozenset()
@@ -112,7 +115,7 @@ class Carrier:
         told = {event.key: event for event in decisions.events if event.reason == FAILED}
         for condition in decisions.conditions:
             self.hold(condition, told.get(condition.pod))
-        for queue in decisions.queues:
+        for queue in decisions.queues if self.batch else ():
             self.hold_queue(queue)
         for said in decisions.shards:
             self.in_turn(f"shard {said.name}", self.write_shard(said))

@@ -39,7 +39,7 @@ from hekla.kube.events import Recorder
 from hekla.kube.flags import SECONDS, TEXT, TEXTS, WHOLE, YES_NO, Flag, one_of
 from hekla.kube.http.client import TransportError
 from hekla.scheduler.carrier import Carrier
-from hekla.scheduler.devices import device_map, locks_of
+from hekla.scheduler.devices import device_map, locks_of, volume_patience
 from hekla.scheduler.extender import ExtenderClient
 from hekla.scheduler.feed import EVERY_NODE, Feed, NodeSelector
 from hekla.scheduler.load import LoadCollector
@@ -100,12 +100,13 @@ class Scheduler:
     """The loop: events in, cycles, decisions out."""
 
     def __init__(self, client: Client, state: State, policy: PolicyFile, recorder: Recorder, name: str, period: float,
-                 *, tape: Tape | None = None, selector: NodeSelector = EVERY_NODE, stuck_after: float = 0.0) -> None:  # fmt: skip
+                 *, tape: Tape | None = None, selector: NodeSelector = EVERY_NODE, stuck_after: float = 0.0,
+                 batch: bool = True) -> None:  # fmt: skip
         self.state = state
         self.policy = policy
         self.recorder = recorder
         self.period = period
-        self.feed = Feed(client, state, selector, device_map(policy.policy))
+        self.feed = Feed(client, state, selector, device_map(policy.policy), batch=batch)
         ask = ExtenderClient()
         state.ask_extender = ask if tape is None else RecordedExtender(tape, ask)
         self.load = LoadCollector(client, state, lambda: policy.policy.metrics, self.feed.changed.set)
@@ -113,7 +114,7 @@ class Scheduler:
         self.stages = Stages()
         self.watchdog = Watchdog(self.stages, stuck_after)
         self.problems: set[str] = set()
-        self.carrier = Carrier(client, state, recorder, name, self.feed.changed.set)
+        self.carrier = Carrier(client, state, recorder, name, self.feed.changed.set, batch=batch)
         self.feed.cache_of(PERSISTENT_VOLUME_CLAIM).on_change(self.carrier.volumes.claim_changed)
         self.feed.cache_of(RESOURCE_CLAIM).on_change(self.carrier.claims.claim_changed)
         self.plugin_metrics = PluginMetrics()
@@ -158,6 +159,7 @@ class Scheduler:
         if self.tape is not None and self.state.cycle != number:
             self.tape.cycle(now, decisions)
         self.carrier.locks = locks_of(self.policy.policy)
+        self.carrier.volumes.patience = volume_patience(self.policy.policy)
         self.carrier.carry(decisions)
         self.plugin_metrics.take(decisions.metrics)
         CYCLE.observe(1000 * took)

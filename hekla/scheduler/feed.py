@@ -65,8 +65,10 @@ class Source(NamedTuple):
     """Only the object of this name."""
 
 
-def sources(state: State, selector: NodeSelector = EVERY_NODE, device_map: tuple[str, str] = DEFAULT_MAP) -> list[Source]:
-    """Everything that the engine wants to know of."""
+def sources(
+    state: State, selector: NodeSelector = EVERY_NODE, device_map: tuple[str, str] = DEFAULT_MAP, batch: bool = True
+) -> list[Source]:
+    """Everything that the engine wants to know of.  Without `batch` there are neither queues nor groups."""
 
     def other(kind: Kind[Any]) -> Source:
         return Source(
@@ -82,9 +84,11 @@ def sources(state: State, selector: NodeSelector = EVERY_NODE, device_map: tuple
     return [
         Source(priority.PRIORITY_CLASS, state.upsert_priority_class, state.remove_priority_class),
         Source(core.NAMESPACE, state.upsert_namespace, lambda tree: state.remove_other("Namespace", tree)),
-        Source(scheduling.QUEUE, state.upsert_queue, state.remove_queue),
         Source(core.NODE, take_node, state.remove_node),
-        Source(scheduling.POD_GROUP, state.upsert_pod_group, state.remove_pod_group),
+        *([
+            Source(scheduling.QUEUE, state.upsert_queue, state.remove_queue),
+            Source(scheduling.POD_GROUP, state.upsert_pod_group, state.remove_pod_group),
+        ] if batch else ()),
         Source(core.POD, state.upsert_pod, state.remove_pod),
         other(topology.HYPER_NODE),
         other(core.RESOURCE_QUOTA),
@@ -117,8 +121,9 @@ class Feed:
     """The caches behind the state; `changed` is set by every event."""
 
     def __init__(
-        self, client: Client, state: State, selector: NodeSelector = EVERY_NODE, device_map: tuple[str, str] = DEFAULT_MAP
-    ) -> None:
+        self, client: Client, state: State, selector: NodeSelector = EVERY_NODE, device_map: tuple[str, str] = DEFAULT_MAP,
+        *, batch: bool = True,
+    ) -> None:  # fmt: skip
         self.state = state
         self.changed = asyncio.Event()
         self.caches: list[Cache[Tree]] = []
@@ -127,7 +132,7 @@ class Feed:
         """What was left out and why, as far as it has been said."""
         self.uids: dict[tuple[str, str], str] = {}
         """Which objects these are."""
-        for source in sources(state, selector, device_map):
+        for source in sources(state, selector, device_map, batch):
             fields = f"metadata.name={source.name}" if source.name else ""
             cache = Cache(client, source.kind.untyped, namespace=source.namespace, fields=fields)
             cache.on_change(self.listener(source))

@@ -96,10 +96,10 @@ def stamp_of(path: Path) -> Stamp:
 class PolicyFile:
     """The policy in force.  Without a path it is the built-in one."""
 
-    def __init__(self, path: str, *, fall_back: bool = True, plugins_dir: str = "") -> None:
+    def __init__(self, path: str, *, fall_back: bool = True, plugins_dir: str = "", default: Policy | None = None) -> None:
         self.path = Path(path) if path else None
         self.plugins_dir = plugins_dir
-        self.policy = Policy.default()
+        self.policy = default or Policy.default()
         self.text = ""
         """What the policy in force was read from; empty for the built-in one."""
         self.sources: Mapping[str, str] = {}

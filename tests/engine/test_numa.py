@@ -155,3 +155,19 @@ def test_recorded_hints_and_assignments() -> None:
         request = int(case["input"]["container"]["resources"]["requests"]["cpu"])
         free = frozenset(case["input"]["resNumaSets"]["cpu"])
         assert topology(case).allocate(request, free, 0, hint(case["input"]["bestHit"])) == set(case["expect"]["expect"]), case["name"]
+
+
+@pytest.mark.scenario("scheduler-core", 137)
+def test_cpus_stay_promised_until_the_node_reports_the_pod() -> None:
+    """One NUMA node of four CPUs: two pods of two fill it, although the node still reports all four as free."""
+    here = world({"n1": "0-3"}, nodes=1)
+    for name in ("a", "b", "c"):
+        guaranteed(here, name, 2)
+        here.run("allocate")
+        here.settle()
+    assert {key for key, task in here.state.tasks.items() if task.row >= 0} == {"default/a-task-0", "default/b-task-0"}
+    report(here, "n1", "2-3", "a-task-0", nodes=1)
+    here.state.remove_pod("default/b-task-0")
+    here.pods.pop("default/b-task-0")
+    here.run("allocate")
+    assert here.state.tasks["default/c-task-0"].row >= 0

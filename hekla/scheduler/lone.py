@@ -1,0 +1,99 @@
+"""`hekla agent-scheduler`: pods by themselves, one after another, for work that cannot wait for a queue's turn.
+
+The same engine and the same loop as the batch scheduler's, without queues, groups and gangs: each pod of its scheduler name is a job
+of one.  What shares the nodes with it is another scheduler, so the two divide them by NodeShards.  Upstream runs several workers that
+bind from snapshots of their own and look for conflicts before each bind; here one loop has one view, in which there are none.
+Reference: scheduler-core 7.
+"""
+
+from __future__ import annotations
+
+from hekla.engine.policy import Policy
+from hekla.engine.shards import MODES, NONE
+from hekla.engine.state import State
+from hekla.kube import notify
+from hekla.kube.daemon import (
+    Daemon,
+    DaemonError,
+    connection_flags,
+    gate_flags,
+    health_flags,
+    leader_flags,
+    metrics_flags,
+)
+from hekla.kube.daemon import main as run_daemon
+from hekla.kube.events import Recorder
+from hekla.kube.flags import SECONDS, TEXT, TEXTS, WHOLE, YES_NO, Flag, one_of
+from hekla.scheduler.daemon import POOL, Scheduler
+from hekla.scheduler.feed import NodeSelector
+from hekla.scheduler.policy_file import PolicyFile, PolicyFileError
+
+NAME = "agent-scheduler"
+POLICY = {"actions": "allocate, backfill", "tiers": [{"plugins": [{"name": "predicates"}, {"name": "nodeorder"}]}]}
+"""Upstream's `allocate` serves pods that ask for nothing too; here that is backfill's."""
+
+
+def workers(count: object) -> str | None:
+    return None if isinstance(count, int) and count > 0 else "scheduler-worker-count must be greater than 0"
+
+
+FLAGS = (
+    *connection_flags(0, 0),
+    *health_flags(),
+    *metrics_flags(":8080"),
+    *leader_flags(NAME),
+    *gate_flags(),
+    Flag("scheduler-name", TEXT, NAME, "the schedulerName of the pods that are scheduled here"),
+    Flag("scheduler-conf", TEXT, "", "the policy file"),
+    Flag("scheduler-worker-count", WHOLE, 1, "accepted for compatibility; one loop places all pods", check=workers),
+    Flag("scheduler-sharding-mode", TEXT, NONE, "what NodeShards mean: none, hard or soft", check=one_of(*MODES)),
+    Flag("scheduler-sharding-name", TEXT, NAME, "the NodeShard of this scheduler"),
+    Flag("stuck-after", SECONDS, 30.0, "the time after which a cycle is named as stuck, with its stack; 0 is never"),
+    Flag("node-selector", TEXTS, [], "key:value, may be repeated: only nodes with one of these labels are used"),
+    Flag("disable-default-scheduler-config", YES_NO, False, "do not fall back to the built-in policy when the file cannot be used"),
+    Flag("resync-period", SECONDS, 0.0, "accepted for compatibility; the caches need no resync"),
+    Flag("minimum-feasible-nodes", WHOLE, 100, "accepted for compatibility; every node is looked at"),
+    Flag("minimum-percentage-nodes-to-find", WHOLE, 5, "accepted for compatibility; every node is looked at"),
+    Flag("percentage-nodes-to-find", WHOLE, 0, "accepted for compatibility; every node is looked at"),
+    Flag("csi-storage", YES_NO, True, "accepted for compatibility"),
+    Flag("node-worker-threads", WHOLE, 20, "accepted for compatibility; nodes need no workers"),
+    Flag("cache-dumper", YES_NO, True, "accepted for compatibility"),
+    Flag("cache-dump-dir", TEXT, "/tmp", "accepted for compatibility"),
+    Flag("resource-sync-timeout", SECONDS, 60.0, "accepted for compatibility; the first cycle waits for what it needs"),
+)
+
+PERIOD = 1.0
+
+
+def state_for(name: str, mode: str = NONE, shard: str = NAME) -> State:
+    """A state in which each pod of that scheduler name is a job, in a queue that is always open."""
+    state = State(scheduler_names=[], lone_schedulers=[name], default_queue=name, shard_mode=mode, shard_name=shard)
+    state.upsert_queue({"metadata": {"name": name}, "spec": {"weight": 1}, "status": {"state": "Open"}})
+    return state
+
+
+async def work(daemon: Daemon) -> None:
+    """What `hekla agent-scheduler` does once it may."""
+    options = daemon.options
+    name = options.scheduler_name
+    try:
+        policy = PolicyFile(
+            options.scheduler_conf, fall_back=not options.disable_default_scheduler_config, default=Policy.parse(POLICY)
+        )
+    except PolicyFileError as error:
+        raise DaemonError(str(error)) from error
+    state = state_for(name, options.scheduler_sharding_mode, options.scheduler_sharding_name)
+    recorder = Recorder(daemon.client, name)
+    scheduler = Scheduler(daemon.client, state, policy, recorder, name, PERIOD, batch=False,
+                          selector=NodeSelector.parse(options.node_selector), stuck_after=options.stuck_after)  # fmt: skip
+    try:
+        await scheduler.feed.start()
+        notify.ready()
+        await scheduler.run()
+    finally:
+        await recorder.close()
+
+
+def main(argv: list[str]) -> int:
+    """`hekla agent-scheduler`."""
+    return run_daemon(NAME, FLAGS, argv, work, pool=POOL)
