@@ -30,6 +30,7 @@ async def cluster(shared_apiserver: ApiServerProcess) -> AsyncIterator[Cluster]:
 
 
 @pytest.mark.scenario("controllers", 146)
+@pytest.mark.scenario("plugins-placement", 81)
 async def test_racks_are_found_by_their_labels(cluster: Cluster) -> None:
     client = cluster.client
     await client.create(core.NAMESPACE.untyped, {"metadata": {"name": "volcano-system"}})
