@@ -9,9 +9,9 @@ from hekla.local.apiserver.call import Call, read_body
 from hekla.local.apiserver.deletion import DeleteOptions, Deleter
 from hekla.local.apiserver.fresh import now
 from hekla.local.apiserver.kind import Json
-from hekla.local.apiserver.status import SUCCESS, Refusal, bad_request, not_found
+from hekla.local.apiserver.podconditions import set_condition
+from hekla.local.apiserver.status import CREATED, Refusal, bad_request, not_found
 from hekla.local.apiserver.store import Row
-from hekla.local.apiserver.subresources import set_condition
 from hekla.local.apiserver.writing import Writer
 
 BLOCKED = "Cannot evict pod as it would violate the pod's disruption budget."
@@ -45,7 +45,7 @@ class Evictions:
             if not call.dry_run:
                 await self._mark(call)
         await self.deleter.remove(call, pods, call.route.key, options)
-        return call.respond(201, SUCCESS)
+        return call.respond(201, CREATED)
 
     async def _mark(self, call: Call) -> None:
         def change(pod: Json) -> Json:

@@ -12,12 +12,14 @@ from hekla.api.quantity import ZERO, Quantity
 from hekla.local.apiserver.admission import Attributes, remembered
 from hekla.local.apiserver.kind import Json
 from hekla.local.apiserver.objects.amounts import amount
+from hekla.local.apiserver.objects.usage import resources_text
 from hekla.local.apiserver.quotas import accepted_in
 from hekla.local.apiserver.registry import Registry
 from hekla.local.apiserver.status import forbidden
 from hekla.local.apiserver.store import Row
 
 ANNOTATION = "kubernetes.io/limit-ranger"
+KNOWN_WITHIN = 512
 Amounts = dict[str, Quantity]
 
 
@@ -27,6 +29,8 @@ class Limits:
     def __init__(self, registry: Registry) -> None:
         self.collection = registry["limitranges"].collection
         self._trees: dict[str, tuple[Row, Json]] = {}
+        self._within: dict[tuple[tuple[int, ...], bytes], list[Json]] = {}
+        """What has been found to be within its ranges."""
 
     def ranges(self, namespace: str) -> list[Json]:
         """The items of all ranges of a namespace."""
@@ -67,6 +71,10 @@ class Limits:
             return
         assert attributes.object is not None
         spec = attributes.object.get("spec") or {}
+        # The items are those of remembered trees: the same objects until a range changes.
+        key = (tuple(map(id, items)), resources_text(spec))
+        if key in self._within:
+            return
         found: list[str] = []
         for item in items:
             if item.get("type") == "Container":
@@ -76,6 +84,9 @@ class Limits:
             elif item.get("type") == "Pod":
                 bounds(item, together(spec, "requests"), together(spec, "limits"), found)
         self._refuse(attributes, found)
+        if len(self._within) >= KNOWN_WITHIN:
+            self._within.clear()
+        self._within[key] = items  # which keeps their identities theirs
 
     def check_claim(self, attributes: Attributes) -> None:
         """Refuses a volume claim outside of the bounds."""

@@ -30,6 +30,9 @@ Json = dict[str, Any]
 KNOWN_SHAPES = 4096
 """Creates and changes whose outcome is remembered."""
 
+KNOWN_SPECS = 1024
+_encode = msgspec.json.Encoder().encode
+
 _KEY = re.compile(rb'k:\{\\"(ip|uid)\\":\\"([0-9A-Za-z.:-]+)\\"\}')
 _MARKED = re.compile(rb'k:\{\\"(ip|uid)\\":\\"\\u0001(\d+)\\u0001\\"\}')
 _LENGTHS = [struct.Struct(f"<{count}I") for count in range(32)]
@@ -150,6 +153,9 @@ class Book:
         self._owners: WeakValueDictionary[tuple[Head, ...], Owners] = WeakValueDictionary()
         self._created: dict[Any, Owners | None] = {}
         self._updated: dict[Any, tuple[tuple[Head, ...], tuple[int, ...], tuple[int, ...]]] = {}
+        self._specs: dict[tuple[Node, bytes], int] = {}
+        self._shapes: dict[tuple[Any, ...], int] = {}
+        self._numbers = 0
         self._clock = _Clock()
 
     # --- writes ---------------------------------------------------------------------------------------------------------
@@ -158,7 +164,13 @@ class Book:
         """Of a new object."""
         values: list[str] = []
         shape: list[Any] = []
-        signature(scope.node, tree, shape, values, scope.without)
+        spec = tree.get("spec")
+        known_spec = self._spec_shape(scope.node, spec) if type(spec) is dict and "spec" not in scope.without else 0
+        if known_spec:
+            shape.append(known_spec)
+            signature(scope.node, {name: value for name, value in tree.items() if name != "spec"}, shape, values, scope.without)
+        else:
+            signature(scope.node, tree, shape, values, scope.without)
         key = (scope.node, scope.version, scope.without, owner, tuple(shape))
         known = self._created.get(key, self)
         if known is self:
@@ -171,6 +183,28 @@ class Book:
         assert isinstance(known, Owners)
         stamp = self._clock.now()[1]
         return known, (stamp + "\0".join(values).encode() if values else stamp)
+
+    def _spec_shape(self, node: Node, spec: Json) -> int:
+        """A number for the signature of a spec; 0 where it has keys that differ from object to object.
+
+        Specs of one template are the same bytes but for a few scalars, of which a signature knows no more than that they are there."""
+        child = node.open().get("spec")
+        if child is None or child.kind is not MAP:
+            return 0
+        nested = {name: value for name, value in spec.items() if type(value) is dict or type(value) is list}
+        key = (child, _encode([list(spec), nested]))
+        number = self._specs.get(key)
+        if number is None:
+            found: list[Any] = []
+            values: list[str] = []
+            signature(child, spec, found, values)
+            self._numbers += 1
+            number = 0 if values else self._shapes.setdefault(tuple(found), self._numbers)
+            for known in (self._specs, self._shapes):
+                if len(known) >= KNOWN_SPECS:
+                    known.clear()  # a number is never given twice
+            self._specs[key] = number
+        return number
 
     def _create(self, scope: Scope, tree: Json, owner: Owner, values: list[str]) -> Owners | None:
         difference = merging.compare(scope.node, {}, tree, Marks(values), scope.without)
@@ -293,12 +327,16 @@ def signature(node: Node, tree: Json, found: list[Any], values: list[str], witho
     fields = node.fields
     if fields is None:
         fields = node.open()
-    element = node.element
-    if element is not None and element.kind is LEAF and not fields:
-        return
+    element, deep = node.element, node.deep
+    if element is None or element.kind is LEAF:
+        if not deep:
+            return
+        element = None
     for name, value in tree.items():
-        child = fields.get(name, element)
-        if child is None or child.kind is LEAF or (without and name in without):
+        child = deep.get(name)
+        if child is None and element is not None and name not in fields:
+            child = element
+        if child is None or (without and name in without):
             continue
         kind = child.kind
         if kind is MAP:
@@ -328,9 +366,16 @@ def _list_signature(node: Node, items: list[Any], found: list[Any], values: list
         found.append(tuple([item.get(key) for item in items]))
     else:
         found.append(tuple([tuple([item.get(key) for key in keys]) for item in items]))
+    if inner is None or inner.kind is not MAP:
+        return
+    inner.open()
+    plain, deep = inner.element is None or inner.element.kind is LEAF, inner.deep.keys()
     for item in items:
-        if inner is not None and inner.kind is MAP and type(item) is dict:
-            signature(inner, item, found, values)
+        if type(item) is dict:
+            if plain and deep.isdisjoint(item):
+                found.append(tuple(item))
+            else:
+                signature(inner, item, found, values)
 
 
 def _guess(value: Any, found: list[Any]) -> None:

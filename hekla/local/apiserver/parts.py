@@ -11,14 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from hekla.local.apiserver.admission import Attributes
 from hekla.local.apiserver.call import Call
 from hekla.local.apiserver.kind import Json, Kind, Parts
 from hekla.local.apiserver.objects import ownership
 from hekla.local.apiserver.owners import Owners
+from hekla.local.apiserver.podconditions import set_condition
 from hekla.local.apiserver.restrictions import differs_outside, new_finalizers
 from hekla.local.apiserver.status import Refusal
-from hekla.local.apiserver.store import Row, decode, split
+from hekla.local.apiserver.store import Collection, Row, Write, decode, encode, split
 
 if TYPE_CHECKING:
     from hekla.local.apiserver.writing import Writer
@@ -86,3 +89,25 @@ def _changed(
 def known(owners: Owners, kind: Kind) -> bool:
     """Whether all that is booked was booked in the version in which the object is written now."""
     return len(owners.heads) <= ownership.MOST_UPDATERS and all(head.version == kind.api_version for head in owners.heads)
+
+
+def bind(collection: Collection, row: Row, node: str, said: Json) -> Write | None:
+    """Puts a pod on a node, with the labels and annotations that the binding brings; None where the long way must be gone."""
+    position = collection.positions["spec.nodeName"]
+    pieces = split(row.data)
+    spec = bytes(pieces["spec"])
+    if row.fields[position] or b'"nodeName"' in spec or b'"schedulingGates"' in spec or len(spec) < len('{"a":1}'):
+        return None
+    metadata: Json = decode(pieces["metadata"])
+    if "deletionTimestamp" in metadata:
+        return None
+    for field in ("annotations", "labels"):
+        if said.get(field):
+            metadata[field] = {**(metadata.get(field) or {}), **said[field]}
+    status: Json = decode(pieces["status"]) if "status" in pieces else {}
+    set_condition(status, "PodScheduled", "True")
+    tree = {"metadata": metadata, "status": status}
+    kept = {**pieces, "spec": msgspec.Raw(b'%b,"nodeName":%b}' % (spec[:-1], encode(node)))}
+    fields = list(collection.fields_of(tree, kept, row.fields))
+    fields[position] = node
+    return collection.update(tree, row, kept=kept, fields=tuple(fields), counts=False)

@@ -38,7 +38,7 @@ ON_UPDATE = frozenset({"services", "persistentvolumeclaims"})
 class Ledger:
     """The books of one quota."""
 
-    __slots__ = ("hard", "name", "namespace", "scopes", "used")
+    __slots__ = ("_counts", "hard", "name", "namespace", "scopes", "used")
 
     def __init__(self, namespace: str, name: str, spec: Json) -> None:
         self.namespace = namespace
@@ -46,13 +46,17 @@ class Ledger:
         self.hard: Usage = {resource: amount(text) for resource, text in (spec.get("hard") or {}).items()}
         self.scopes = terms_of(spec)
         self.used: Usage = dict.fromkeys(self.hard, ZERO)
+        self._counts: dict[str, bool] = {}
 
     @property
     def key(self) -> str:
         return f"{self.namespace}/{self.name}"
 
     def counts(self, collection: str) -> bool:
-        return any(counted(collection, resource) for resource in self.hard)
+        known = self._counts.get(collection)
+        if known is None:
+            known = self._counts[collection] = any(counted(collection, resource) for resource in self.hard)
+        return known
 
     def wants(self, collection: str, tree: Json) -> bool:
         """Whether an object of the collection is one that this quota is about."""

@@ -103,7 +103,10 @@ def already_exists(kind: Kind, name: str) -> Refusal:
 
 def conflict(kind: Kind, name: str, why: str = "", resource: str = "") -> Refusal:
     text = why or "the object has been modified; please apply your changes to the latest version and try again"
-    return Refusal(409, f'Operation cannot be fulfilled on {resource or qualified(kind)} "{name}": {text}', details=details(kind, name))
+    about = details(kind, name)
+    if resource:
+        about["kind"] = resource
+    return Refusal(409, f'Operation cannot be fulfilled on {resource or qualified(kind)} "{name}": {text}', details=about)
 
 
 def forbidden(kind: Kind, name: str, why: str, causes: Sequence[Cause] = ()) -> Refusal:
@@ -145,4 +148,5 @@ def success(kind: Kind, name: str, uid: str) -> dict[str, Any]:
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": {**details(kind, name), "uid": uid}}
 
 
+CREATED = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}'
 SUCCESS = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"}'

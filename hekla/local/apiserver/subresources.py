@@ -8,36 +8,15 @@ from typing import Any
 import msgspec
 
 from hekla.kube.http.server import Response
-from hekla.local.apiserver import bodies
+from hekla.local.apiserver import bodies, parts
 from hekla.local.apiserver.admission import Attributes
 from hekla.local.apiserver.call import Call, read_body
 from hekla.local.apiserver.forms import plain
-from hekla.local.apiserver.fresh import now
 from hekla.local.apiserver.kind import FieldError, Json
-from hekla.local.apiserver.status import SUCCESS, Refusal, bad_request, conflict, invalid, not_found
+from hekla.local.apiserver.podconditions import set_condition
+from hekla.local.apiserver.status import CREATED, Refusal, bad_request, conflict, invalid, not_found
 from hekla.local.apiserver.store import Row, encode
 from hekla.local.apiserver.writing import RETRIES, Writer
-
-
-def set_condition(status: Json, type: str, value: str, reason: str = "", message: str = "") -> None:
-    """Sets a pod condition; its transition time moves only when the value does."""
-    conditions = status.setdefault("conditions", [])
-    found = next((c for c in conditions if c.get("type") == type), None)
-    if found is None:
-        found = {"type": type}
-        conditions.append(found)
-    if found.get("status") != value:
-        found["lastTransitionTime"] = now()
-    found.setdefault("lastProbeTime", None)
-    found["status"] = value
-    for name, text in (("reason", reason), ("message", message)):
-        if text:
-            found[name] = text
-        else:
-            found.pop(name, None)
-
-
-BOUND = SUCCESS[:-1] + b',"code":201}'
 
 
 class Subresources:
@@ -80,6 +59,11 @@ class Subresources:
         uid = metadata.get("uid")
         if uid and uid != row.uid:
             raise conflict(kind, name, f"Precondition failed: UID in precondition: {uid}, UID in object meta: {row.uid}")
+        if not call.dry_run:
+            write = parts.bind(collection, row, node, metadata)
+            if write is not None:
+                await self.writer.stored(write)
+                return call.respond(201, CREATED)
         pod = row.tree()
         spec = pod["spec"]
         if spec.get("nodeName"):
@@ -94,8 +78,8 @@ class Subresources:
                 pod["metadata"][field] = {**(pod["metadata"].get(field) or {}), **metadata[field]}
         set_condition(pod.setdefault("status", {}), "PodScheduled", "True")
         if not call.dry_run:
-            await self.writer.stored(collection.update(pod, row))
-        return call.respond(201, BOUND)
+            await self.writer.stored(collection.update(pod, row, counts=False))
+        return call.respond(201, CREATED)
 
     def _binding_tree(self, call: Call, body: bytes) -> Json:
         if call.media_type == "application/json" and not call.request.query:

@@ -77,7 +77,7 @@ def rules(section: str, name: str) -> dict[str, Rule]:
 class Node:
     """One place in a kind's objects.  `fields` and `always` are known after `open`."""
 
-    __slots__ = ("_open", "always", "default", "element", "fields", "keys", "kind", "mark", "scalar")
+    __slots__ = ("_open", "always", "deep", "default", "element", "fields", "keys", "kind", "mark", "scalar")
 
     def __init__(
         self, kind: str, *, keys: tuple[str, ...] = (), element: Node | None = None, scalar: str = "", default: Any = None
@@ -91,6 +91,8 @@ class Node:
         """string, number, bool or any for leaves that are scalars; list or map for leaves that are those."""
         self.default = default
         """The value that counts where the field is absent and is a key."""
+        self.deep: dict[str, Node] = {}
+        """Of `fields` those that are no leaves."""
         self.fields: dict[str, Node] | None = None
         """Of a MAP, after `open`; those that a schema declares."""
         self.always: tuple[tuple[str, Any], ...] = ()
@@ -104,6 +106,7 @@ class Node:
         found = self.fields
         if found is None:
             found = self.fields = self._open() if self._open is not None else {}
+            self.deep = {name: child for name, child in found.items() if child.kind is not LEAF}
         return found
 
     def child(self, name: str) -> Node | None:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
+import msgspec
+
 from hekla.api.quantity import ZERO, Quantity
 from hekla.local.apiserver.objects.amounts import amount
 from hekla.local.apiserver.objects.defaults.pod import qos_class
@@ -46,9 +48,30 @@ def _pod(tree: Json, found: Usage) -> None:
         return  # what has ended asks for nothing more, but the object is still there
     found["pods"] = ONE
     spec = tree.get("spec") or {}
-    for field, prefix in (("requests", "requests."), ("limits", "limits.")):
-        for name, value in pod_resources(spec, field).items():
-            _charge(found, name, value, prefix)
+    asked = resources_text(spec)
+    known = _asked.get(asked)
+    if known is None:
+        known = {}
+        for field, prefix in (("requests", "requests."), ("limits", "limits.")):
+            for name, value in pod_resources(spec, field).items():
+                _charge(known, name, value, prefix)
+        if len(_asked) >= KNOWN_POD_RESOURCES:
+            _asked.clear()
+        _asked[asked] = known
+    found.update(known)
+
+
+KNOWN_POD_RESOURCES = 1024
+_encode = msgspec.json.Encoder().encode
+_asked: dict[bytes, Usage] = {}
+"""What pods count for beside being pods, by all that says how much they ask for."""
+
+
+def resources_text(spec: Json) -> bytes:
+    """All of a pod's spec that says how much it asks for, the same for the pods of a template."""
+    containers = [container.get("resources") for container in spec.get("containers") or ()]
+    first = [(container.get("resources"), container.get("restartPolicy")) for container in spec.get("initContainers") or ()]
+    return _encode((containers, first, spec.get("resources"), spec.get("overhead")))
 
 
 def _charge(found: Usage, name: str, value: Quantity, prefix: str) -> None:
