@@ -91,7 +91,7 @@ def test_a_token_is_good_for_those_it_was_made_for(http: Http) -> None:
         assert isinstance(found, dict)
         return found
 
-    assert review(token)["authenticated"] is False
+    assert "authenticated" not in review(token)
     good = review(token, "vault", "other")
     assert good["authenticated"] is True and good["audiences"] == ["vault"]
     secrets = "/api/v1/namespaces/default/secrets"
@@ -101,7 +101,7 @@ def test_a_token_is_good_for_those_it_was_made_for(http: Http) -> None:
     assert review(lasting)["authenticated"] is True
     http.delete(f"{secrets}/robot")
     http.delete(f"{accounts}/robot")
-    assert review(lasting)["authenticated"] is False
+    assert "authenticated" not in review(lasting)
 
 
 @pytest.mark.parametrize("path", ["/livez/ping", "/readyz/storage", "/healthz"])

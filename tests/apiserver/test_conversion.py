@@ -258,4 +258,4 @@ async def test_a_definition_without_its_webhook_is_refused(story: Story) -> None
     tree = story.definition("v1")
     tree["spec"]["conversion"] = {"strategy": "Webhook"}
     answer = await story("post", DEFINITIONS, tree)
-    assert answer.status == 422 and "spec.conversion.webhook.clientConfig: Required value: required when strategy" in answer.message
+    assert answer.status == 422 and "spec.conversion.webhookClientConfig: Required value: required when strategy" in answer.message

@@ -126,11 +126,14 @@ def test_tables_are_watched_as_one_row_tables(http: Http) -> None:
 def test_one_object_is_watched_by_its_path_and_by_its_name(http: Http) -> None:
     start = version(http)
     old_path = f"/api/v1/watch/namespaces/default/configmaps/single?resourceVersion={start}"
-    with http.watch(f"{CONFIG_MAPS}/single?watch=1&resourceVersion={start}") as by_path, http.watch(old_path) as old_form:
+    selected = f"{CONFIG_MAPS}?watch=1&fieldSelector=metadata.name=single&resourceVersion={start}"
+    with http.watch(selected) as by_name, http.watch(old_path) as old_form:
         http.post(CONFIG_MAPS, config_map("other"))
         http.post(CONFIG_MAPS, config_map("single"))
-        assert by_path.take(1) == [("ADDED", "single")]
+        assert by_name.take(1) == [("ADDED", "single")]
         assert old_form.take(1) == [("ADDED", "single")]
+    plain = http.get(f"{CONFIG_MAPS}/single?watch=1").tree  # a path that names an object asks for it, whatever else it says
+    assert plain["metadata"]["name"] == "single"
 
 
 def test_a_future_version_is_silent_until_it_comes(http: Http) -> None:

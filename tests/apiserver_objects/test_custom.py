@@ -197,7 +197,7 @@ def test_a_definition_gets_its_names_and_status() -> None:
     assert wrong == []
     assert (tree["spec"]["names"]["singular"], tree["spec"]["names"]["listKind"]) == ("widget", "WidgetList")
     assert tree["spec"]["conversion"] == {"strategy": "None"}
-    assert tree["status"]["storedVersions"] == ["v1"] and tree["status"]["conditions"] == []
+    assert tree["status"]["storedVersions"] == ["v1"] and tree["status"]["conditions"] is None
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.kubernetes import checklist, differ, differences, e2e, generated, programs, scripts
+from tests.kubernetes import checklist, differ, differences, e2e, generated, programs, scripts, shrinking
 from tests.kubernetes.clusters import local_cluster, reference_cluster
 from tests.kubernetes.processes import NotStarted
 
@@ -62,6 +62,7 @@ def parser() -> argparse.ArgumentParser:
     differ_.add_argument("--scripts", default="", help="only the scripts whose name this expression finds")
     differ_.add_argument("--generated", type=int, default=0, help="so many scripts made up at random, besides those written by hand")
     differ_.add_argument("--seed", type=int, default=1, help="of what is made up (default: %(default)s)")
+    differ_.add_argument("--shrink", type=int, default=0, help="show so many of the made-up differences with the least requests")
     differ_.add_argument("--examples", type=int, default=3, help="requests named with each difference (default: %(default)s)")
     differ_.add_argument("--counts", action="store_true", help="print how many differences each script has, as open.py notes them")
     differ_.set_defaults(command=differing)
@@ -125,7 +126,9 @@ def differing(options: argparse.Namespace) -> int:
     chosen += generated.scripts(options.seed, options.generated)
     with differ.both(say) as apis:
         requests, found = differ.run_all(chosen, apis, say)
-    rest, met = differences.sorted_out(found)
+        rest, met = differences.sorted_out(found)
+        for script in differ.shortened(rest, chosen, apis, options.shrink):
+            print(shrinking.told(script))
     if options.counts:
         print("\n".join(f'    "{name}": {count},' for name, count in sorted(Counter(difference.script for difference in rest).items())))
         return 0

@@ -18,6 +18,7 @@ from tests.kubernetes import differences, programs
 from tests.kubernetes.differences import Difference
 from tests.kubernetes.exchange import Run, Script
 from tests.kubernetes.reference import reference
+from tests.kubernetes.shrinking import shrunk
 
 
 @contextmanager
@@ -46,6 +47,26 @@ def run(script: Script, apis: tuple[Api, Api]) -> list[Difference]:
             answer, truth = each("step", step)
             found += differences.between(script, step, truth, answer)  # type: ignore[arg-type]
     return found
+
+
+def shortest(difference: Difference, script: Script, apis: tuple[Api, Api]) -> Script:
+    """The least of a script that shows the same difference: at the same place of a request of the same method."""
+
+    def shows(attempt: Script) -> bool:
+        rest, _ = differences.sorted_out(run(attempt, apis))
+        return any(found.likeness == difference.likeness for found in rest)
+
+    return shrunk(script, shows)
+
+
+def shortened(
+    differences: Iterable[Difference], scripts: Iterable[Script], apis: tuple[Api, Api], most: int
+) -> Iterator[Script]:
+    """The shortest scripts of so many differences, each of another kind, those of a status first."""
+    by_name = {script.name: script for script in scripts}
+    unlike = {difference.likeness: difference for difference in reversed(list(differences)) if difference.script.startswith("made-up")}
+    for difference in sorted(unlike.values(), key=lambda found: found.place != "status")[:most]:
+        yield shortest(difference, by_name[difference.script], apis)
 
 
 def run_all(scripts: Iterable[Script], apis: tuple[Api, Api], say: programs.Say = lambda _: None) -> tuple[int, list[Difference]]:

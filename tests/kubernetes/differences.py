@@ -13,6 +13,8 @@ from tests.kubernetes import normal
 from tests.kubernetes.exchange import Script, Step
 from tests.kubernetes.intended import INTENDED, Intention
 
+__all__ = ["ABSENT", "INTENDED", "Difference", "between", "report", "sorted_out"]
+
 ABSENT = "<absent>"
 ANYWHERE = re.compile(r"\[[^\]]*\]")
 """A place in a list."""
@@ -27,6 +29,12 @@ class Difference(NamedTuple):
     """`status`, `header NAME`, or a path into the body."""
     reference: Any
     ours: Any
+
+    @property
+    def likeness(self) -> tuple[str, str, str]:
+        """What two differences of the same cause have in common: the method, the place, and a status where it is about that."""
+        statuses = f"{str(self.reference)[:3]} {str(self.ours)[:3]}" if self.place == "status" else ""
+        return self.request.partition(" ")[0], ANYWHERE.sub("[]", self.place), statuses
 
     def __str__(self) -> str:
         return f"{self.request}\n    {self.place}\n      reference: {_short(self.reference)}\n      ours:      {_short(self.ours)}"
@@ -94,7 +102,7 @@ def sorted_out(differences: Iterable[Difference]) -> tuple[list[Difference], dic
             (
                 known
                 for known in INTENDED
-                if known.covers(difference.request, difference.place, _short(difference.reference), _short(difference.ours))
+                if known.covers(difference.request, difference.place, _text(difference.reference), _text(difference.ours))
             ),
             None,
         )
@@ -129,6 +137,10 @@ def _message(answer: Answer) -> str:
     return str(found.get("message", "")) if isinstance(found, dict) else str(found)[:200]
 
 
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+
+
 def _short(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+    text = _text(value)
     return text if len(text) <= 300 else f"{text[:300]}... ({len(text)} characters)"

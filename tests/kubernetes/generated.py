@@ -1,6 +1,7 @@
 """Request scripts that nobody wrote: valid objects with something changed, and anything one may do with them.
 
-A seed gives the same scripts again.
+Kinds, verbs, bodies good and bad, patch languages and parameters are drawn from a seed, which gives the same scripts again;
+`shrinking.py` makes the short one of a long one that shows a difference.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from tests.cluster.api import JSON, JSON_PATCH, MERGE, STRATEGIC, TABLE, YAML, Tree
+from tests.cluster.api import APPLY, JSON, JSON_PATCH, MERGE, STRATEGIC, TABLE, YAML, Tree
 from tests.kubernetes.exchange import Script, Step
 from tests.kubernetes.samples import SAMPLES, Sample
 
@@ -109,8 +110,11 @@ def _body(chance: random.Random, sample: Sample, name: str) -> Tree:
 
 
 def _patch(chance: random.Random, sample: Sample, path: str, query: dict[str, str]) -> Step:
-    kind = chance.choice((MERGE, STRATEGIC, JSON_PATCH))
+    kind = chance.choice((MERGE, STRATEGIC, JSON_PATCH, APPLY))
     whole = sample.named("x")
+    if kind == APPLY:
+        manager = {"fieldManager": chance.choice(("a", "b")), **({"force": "true"} if chance.random() < 0.5 else {})}
+        return Step("PATCH", path, _body(chance, sample, path.rsplit("/")[-1]), kind, query={**query, **manager})
     if kind == JSON_PATCH:
         return Step("PATCH", path, [_operation(chance, whole) for _ in range(chance.randint(1, 3))], kind, query=query)
     patch: Tree = {"metadata": {"labels": {"a": chance.choice(("b", None, "c"))}}} if chance.random() < 0.4 else {}

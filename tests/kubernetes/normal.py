@@ -18,6 +18,10 @@ TIME = re.compile(r"\b20(?:2[5-9]|[3-9]\d)-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?(?:
 TOKEN = re.compile(r"\beyJ[\w-]+\.[\w-]+\.[\w-]+")
 PATCHED = re.compile(r'^(.*patch: )?Invalid value: "(?:\{\\".*\}|map\[.*\])":', re.DOTALL)
 """What a patch made, as far as it was read; Kubernetes shows it in the form of its own types."""
+MISTAKES = re.compile(r"is invalid: \[.*\]$", re.DOTALL)
+"""The causes once more, in their order."""
+MADE_UP = re.compile(r"(?<=[-_])[bcdfghjklmnpqrstvwxz2456789]{5}(?=\"|$)")
+"""The end of a name that the server has chosen."""
 SUFFIX = re.compile(r"^[bcdfghjklmnpqrstvwxz2456789]{5}$")
 CURRENT = re.compile(r"(Too large resource version: \d+, current|match the ResourceVersion in record)(:? \(?)\d+")
 STORED = re.compile(r"StorageError: invalid object, Code: 4, Key: \S+, ResourceVersion: 0, AdditionalErrorMsg: ")
@@ -57,7 +61,10 @@ def body(answer: Answer) -> Any:
 
 def tree(value: Any, key: str = "") -> Any:
     if isinstance(value, dict):
-        return {name: tree(inner, name) for name, inner in _named(value).items()}
+        result = {name: tree(inner, name) for name, inner in _named(value).items()}
+        if isinstance(result.get("message"), str) and len(((result.get("details") or {}).get("causes")) or ()) > 1:
+            result["message"] = MISTAKES.sub("is invalid: [the causes]", result["message"])
+        return result
     if isinstance(value, list):
         items = [tree(inner, key) for inner in value]
         if key == "managedFields":  # in the order of their times, which may be of the same second or of two
@@ -66,13 +73,17 @@ def tree(value: Any, key: str = "") -> Any:
             return sorted(items, key=lambda rule: json.dumps(rule, sort_keys=True))
         if key == "causes":
             # Kubernetes says the same mistake of metadata up to three times: its generic rules and the kind's overlap.
-            return [item for place, item in enumerate(items) if item not in items[:place]]
+            # The order is that of Go's maps in places, which is another one each time.
+            once = [item for place, item in enumerate(items) if item not in items[:place]]
+            return sorted(once, key=lambda cause: json.dumps(cause, sort_keys=True))
         return items
     if isinstance(value, str):
         if key == "resourceVersion" and value.isdigit() and value != "0":
             return "<version>"
         if key == "continue" and value:
             return "<continue>"
+        if key == "name" and "_" in value:
+            return MADE_UP.sub("<random>", value)
         return AGE.sub("<age>", text(value)) if key == "cells" else text(value)
     if key in ("nodePort", "healthCheckNodePort") and isinstance(value, int) and value:
         return "<port>"
@@ -94,6 +105,8 @@ def text(value: str) -> str:
     value = PATCHED.sub("Invalid value: <the whole object>:", UID.sub("<uid>", value))
     value = TIME.sub(lambda found: "<microtime>" if found.group(1) else "<time>", value)
     value = TOKEN.sub("<token>", value)
+    if "_" in value:
+        value = MADE_UP.sub("<random>", value)
     value = CURRENT.sub(r"\1\2<version>", STORED.sub("", CREDENTIAL.sub("<credential>", PORT.sub(r"\1:<port>/", value))))
     value = ACCESS.sub("kube-api-access-<random>", value)
     return SERVICE_ADDRESS.sub("<service address>", value)

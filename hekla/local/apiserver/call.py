@@ -132,7 +132,7 @@ def read_body(call: Call, reader: Reader | None = None) -> Json:
     try:
         decoded = read(call.request.body, call.media_type, call.field_validation)
     except BadBody as error:
-        raise Refusal(error.code, str(error), reason=error.reason, details={} if error.code == 415 else None) from error
+        raise Refusal(error.code, str(error), reason=error.reason, details=None) from error
     for text in decoded.warnings:
         call.warn(text)
     return untyped(decoded.tree)

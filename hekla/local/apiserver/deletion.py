@@ -80,7 +80,10 @@ def read_options(call: Call) -> DeleteOptions:
 
 
 def decode_options(call: Call) -> Json:
-    tree = read_body(call, bodies.DELETE_OPTIONS)
+    try:
+        tree = read_body(call, bodies.DELETE_OPTIONS)
+    except Refusal as refusal:
+        raise Refusal(refusal.code, str(refusal).rpartition("cannot be handled as a DeleteOptions: ")[2]) from refusal
     if not isinstance(tree.get("preconditions") or {}, dict):
         raise bad_request("json: cannot unmarshal array into Go struct field DeleteOptions.preconditions of type v1.Preconditions")
     return tree

@@ -82,7 +82,7 @@ class Discovery:
             if "list" in kind.verbs:
                 entry["storageVersionHash"] = storage_hash(kind)
             found.append(entry)
-            for name, sub in sorted(kind.subresources.items()):
+            for name, sub in sorted(kind.subresources.items(), reverse=kind.custom):
                 line: Json = {"name": f"{kind.plural}/{name}", "singularName": "", "namespaced": kind.namespaced}
                 if sub.group:
                     line["group"] = sub.group

@@ -213,10 +213,12 @@ def negotiate(accept: str, include: str = "") -> Form:
     """The first form of an Accept header that this server gives; raises 406."""
     if not accept or accept == "application/json":
         return PLAIN
+    asked = False
     for clause in accept.split(","):
         media, *parameters = [part.strip() for part in clause.split(";")]
         if media not in JSON_TYPES:
             continue
+        asked = True
         wanted = dict(parameter.partition("=")[::2] for parameter in parameters)
         match wanted.get("as", ""):
             case "":
@@ -227,13 +229,13 @@ def negotiate(accept: str, include: str = "") -> Form:
                 return METADATA
     if re.search(r"\bapplication/yaml\b", accept):
         return PLAIN
-    raise not_acceptable()
+    raise not_acceptable(None if asked else {})
 
 
-def not_acceptable() -> Refusal:
+def not_acceptable(details: Json | None = None) -> Refusal:
     """Names the media types that would have been."""
     types = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
-    return Refusal(406, f"only the following media types are accepted: {types}", details=None)
+    return Refusal(406, f"only the following media types are accepted: {types}", details=details)
 
 
 def plain(headers: Mapping[str, str]) -> Form:

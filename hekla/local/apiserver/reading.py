@@ -196,7 +196,7 @@ async def page(
             found.append(row)
             if len(found) == limit:
                 left = len(keys) - position - 1
-                if left:
+                if left and not selection.name:
                     metadata["continue"] = Page(version, key).token()
                     if selection.everything:
                         metadata["remainingItemCount"] = left

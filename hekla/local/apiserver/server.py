@@ -193,6 +193,13 @@ class ApiServer:
             case "watch":
                 return watch(self.store, request, found)
         call = Call(request, found, user, verb)
+        try:
+            return await self._write(call, found, verb)
+        except Refusal as refusal:
+            return warned(call, refusal)
+
+    async def _write(self, call: Call, found: Route, verb: str) -> Answer:
+        kind = found.kind
         match verb:
             case "create":
                 if found.name:
@@ -233,13 +240,16 @@ class ApiServer:
             return await self.connections.connect(call)
         if found.subresource == "proxy":
             return await self.connections.proxy.answer(call)
-        match verb:
-            case "get":
-                return await get(self.store, request, found)
-            case "update":
-                return await self.writer.update(call)
-            case "patch":
-                return await patch(self.writer, self.subresources, call)
+        if verb == "get":
+            return await get(self.store, request, found)
+        try:
+            match verb:
+                case "update":
+                    return await self.writer.update(call)
+                case "patch":
+                    return await patch(self.writer, self.subresources, call)
+        except Refusal as refusal:
+            return warned(call, refusal)
         raise method_not_allowed()
 
     async def _log(self, call: Call) -> Answer:
@@ -283,7 +293,7 @@ def verb_of(request: Request, found: Route) -> str:
     """The Kubernetes verb; empty for a method that means nothing there."""
     method = request.method
     if method == "GET":
-        if found.watch or (not found.subresource and request.query and request.flag("watch")):
+        if found.watch or (not found.name and request.query and request.flag("watch")):
             return "watch"
         if found.subresource in ("exec", "attach", "portforward"):
             return "get"
@@ -295,6 +305,16 @@ def verb_of(request: Request, found: Route) -> str:
     if found.subresource == "proxy" and method in ("HEAD", "OPTIONS"):
         return "get"
     return VERBS.get(method, "")
+
+
+def warned(call: Call, refusal: Refusal) -> Response:
+    """A refusal with the warnings that the body had earned before it; without any it goes its usual way."""
+    if not call.warnings:
+        raise refusal
+    answer = refusal.response()
+    for text in reversed(call.warnings):
+        warn(answer, text)
+    return answer
 
 
 def warn(answer: Answer, text: str) -> None:

@@ -35,7 +35,7 @@ def check_watch_options(request: Request) -> None:
                     "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
                 )
             )  # fmt: skip
-    elif match:
+    elif match and not request.option("sendInitialEvents"):
         errors.append(
             FieldError(
                 "resourceVersionMatch", "FieldValueForbidden",

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from hekla.local.apiserver.kind import ALL_VERBS, Column, Decoded, FieldError, Json, Kind, Parts, Strategy, Subresource, nothing
+from hekla.local.apiserver.kind import Column, Decoded, FieldError, Json, Kind, Parts, Strategy, Subresource, nothing
 from hekla.local.apiserver.objects import documents, protobuf, rules, schema, schema_errors, schema_rules, shapes, typecheck
 from hekla.local.apiserver.objects.columns import AGE, NAME, custom_column
 from hekla.local.apiserver.objects.decode import JSON_TYPES, YAML_TYPES, unsupported_media_type, without_nulls
@@ -20,6 +20,8 @@ from hekla.local.apiserver.objects.scale import Scale
 from hekla.local.apiserver.objects.strategies import keep_status
 from hekla.local.apiserver.objects.validation.metadata import metadata as check_metadata
 
+VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
+"""In the order that discovery tells them of definitions."""
 _ANYTHING: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
@@ -52,7 +54,7 @@ def _kind(spec: Json, version: Json) -> Kind:
         singular=names.get("singular") or kind.lower(),
         short_names=tuple(names.get("shortNames") or ()),
         categories=tuple(names.get("categories") or ()),
-        verbs=ALL_VERBS,
+        verbs=VERBS,
         subresources=served,
         columns=_columns(version.get("additionalPrinterColumns") or ()),
         selectable=dict(_selectable(field["jsonPath"]) for field in version.get("selectableFields") or ()),

@@ -85,7 +85,10 @@ class _Reader:
         if media_type == protobuf.MEDIA_TYPE:
             return self._read_protobuf(body)
         if media_type in YAML_TYPES:
-            document = documents.yaml_document(body)
+            try:
+                document = documents.yaml_document(body)
+            except BadBody as error:
+                raise self._unrecognized(str(error).removeprefix("error converting YAML to JSON: "), body) from None
             return self._careful(document.tree, validation, body, document.duplicates)
         raise unsupported_media_type()
 
@@ -113,7 +116,10 @@ class _Reader:
         return Decoded(tree)
 
     def _read_protobuf(self, body: bytes) -> Decoded:
-        found = protobuf.envelope(body)
+        try:
+            found = protobuf.envelope(body)
+        except BadBody as error:
+            raise self._unrecognized(str(error), body) from None
         self._check_kind(found.api_version, found.kind)
         tree = {"apiVersion": self._api_version, "kind": self._kind}
         tree.update(self._worded(protobuf.decode, found.raw, self._message))
@@ -124,12 +130,14 @@ class _Reader:
         return Decoded(tree)
 
     def _careful(self, tree: Any, validation: str, body: bytes, yaml_duplicates: Sequence[str] = ()) -> Decoded:
+        if tree is None:
+            tree = {}
         if not isinstance(tree, (dict, documents.Pairs)):
             self._refuse_non_object(tree, body)
         named = dict(tree)
         for name in ("apiVersion", "kind"):
-            if not isinstance(named.get(name) or "", str):
-                what = "object" if isinstance(named[name], dict) else "number"
+            if named.get(name) is not None and not isinstance(named[name], str):
+                what = typecheck.type_name(named[name])
                 message = f"couldn't get version/kind; json parse error: json: cannot unmarshal {what} into Go struct field "
                 raise self._unrecognized(f"{message}.{name} of type string", body)
         self._check_kind(named.get("apiVersion") or "", named.get("kind") or "")
@@ -179,7 +187,7 @@ class _Reader:
 
     def _unregistered(self, kind: str, api_version: str) -> BadBody:
         return BadBody(
-            f'{kind} in version "{self._version}" cannot be handled as a {self._kind}: '
+            f'{kind} in version "{api_version.rpartition("/")[2]}" cannot be handled as a {self._kind}: '
             f'no kind "{kind}" is registered for version "{api_version}" in scheme "pkg/runtime/scheme.go:111"'
         )
 
@@ -227,5 +235,5 @@ def _summary(body: bytes) -> str:
         return "<empty>"
     if body[:1] == b"{":
         text = body[:30].decode(errors="replace")
-        return text if len(body) <= 30 else text[:26] + " ..."
+        return text if len(body) <= 30 else text + " ..."
     return body[:30].hex() + (" ..." if len(body) > 30 else "")

@@ -143,7 +143,7 @@ def yaml_document(body: bytes) -> YamlDocument:
                 break
             builder.take(event)
     except yaml.MarkedYAMLError as error:
-        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark and error.problem_mark.line else ""
         raise BadBody(f"error converting YAML to JSON: yaml: {line}{error.problem or error.context}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise BadBody(f"error converting YAML to JSON: yaml: {str(error).splitlines()[0]}") from None

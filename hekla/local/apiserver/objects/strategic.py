@@ -77,8 +77,25 @@ def _object(tree: Json, patch: Json, described: fields.Message | None) -> Json:
             result[key] = _value(result.get(key), value, children.get(key))
     for key, value in patch.items():
         if key.startswith(ORDER):
+            _check_order(patch.get(key[len(ORDER) :]), value, children.get(key[len(ORDER) :]))
             _order(result, key[len(ORDER) :], value, tree, children)
     return result
+
+
+def _check_order(items: Any, order: Any, child: _Child | None) -> None:
+    """What a patch says of a list's items must come in the order that it says the list has."""
+    if not isinstance(items, list) or not isinstance(order, list):
+        return
+    key = child.key if child is not None and child.key not in ("", UNION) else ""
+
+    def names(entries: list[Any]) -> list[Any]:
+        return [entry.get(key) if isinstance(entry, dict) else entry for entry in entries] if key else entries
+
+    wanted, place = names(order), 0
+    for name in names([item for item in items if not _is_directive(item)]):
+        if name not in wanted[place:]:
+            raise BadBody(f"The order in patch list:\n{shown(items)}\n doesn't match $setElementOrder list:\n{shown(order)}\n")
+        place = wanted.index(name, place)
 
 
 def _value(old: Any, new: Any, child: _Child | None) -> Any:

@@ -41,6 +41,7 @@ UPDATE: dict[tuple[str, str], CheckUpdate] = {
     **registered.UPDATE,
 }
 STATUS: dict[tuple[str, str], CheckUpdate] = {
+    ("", "Namespace"): core.namespace_status,
     ("", "Pod"): pod.status,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): lambda new, old: metadata(new, bare_finalizers=True),
     ("resource.k8s.io", "ResourceClaim"): others.resource_claim_status,

@@ -22,11 +22,11 @@ def _limits(tree: Json) -> None:
 
 
 def _claim(tree: Json) -> None:
-    _devices(tree.get("spec") or {})
+    _devices(tree.setdefault("spec", {}))
 
 
 def _claim_template(tree: Json) -> None:
-    _devices((tree.get("spec") or {}).get("spec") or {})
+    _devices(tree.setdefault("spec", {}).setdefault("spec", {}))
 
 
 def _devices(spec: Json) -> None:

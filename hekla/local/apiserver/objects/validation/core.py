@@ -103,6 +103,16 @@ def secret_update(new: Json, old: Json) -> Errors:
     return found
 
 
+def namespace_status(new: Json, old: Json) -> Errors:
+    found = metadata(new)
+    phase, going = (new.get("status") or {}).get("phase") or "", "deletionTimestamp" in new["metadata"]
+    if going and phase != "Terminating":
+        found.append(invalid("status.Phase", phase, "may only be 'Terminating' if `deletionTimestamp` is not empty"))
+    elif not going and phase != "Active":
+        found.append(invalid("status.Phase", phase, "may only be 'Active' if `deletionTimestamp` is empty"))
+    return found
+
+
 # --- Node ----------------------------------------------------------------------------------------------------------------
 
 
@@ -111,7 +121,7 @@ def node(tree: Json) -> Errors:
     taints((tree.get("spec") or {}).get("taints"), "spec.taints", found)
     status = tree.get("status") or {}
     for name in ("capacity", "allocatable"):
-        amounts(status.get(name), f"status.{name}", found)
+        amounts(status.get(name), f"status.{name}", found, "{}.{}")
     return found
 
 
@@ -410,16 +420,28 @@ def limit_range(tree: Json) -> Errors:
     return found
 
 
+_LIMIT_ORDER = (
+    ("min", "max", "min", "min", "min value {} is greater than max value {}"),
+    ("min", "defaultRequest", "defaultRequest", "defaultRequest", "min value {} is greater than default request value {}"),
+    ("defaultRequest", "max", "defaultRequest", "defaultRequest", "default request value {} is greater than max value {}"),
+    (
+        "defaultRequest", "default", "defaultRequest", "defaultRequest",
+        "default request value {} is greater than default limit value {}",
+    ),
+    ("min", "default", "default", "min", "min value {} is greater than default value {}"),
+    ("default", "max", "default", "max", "default value {} is greater than max value {}"),
+)  # fmt: skip
+
+
 def _ordered(item: Json, path: str, found: Errors) -> None:
-    """min <= defaultRequest <= default <= max."""
-    order = ("min", "defaultRequest", "default", "max")
-    for low_at, low in enumerate(order):
-        for high in order[low_at + 1 :]:
-            for resource, text in (item.get(low) or {}).items():
-                limit = (item.get(high) or {}).get(resource)
-                if limit is not None and amount(text) > amount(limit):
-                    why = f"{low} value {text} is greater than {high} value {limit}"
-                    found.append(invalid(f"{path}.{low}[{resource}]", text, why))
+    """min <= defaultRequest <= default <= max, in the order and with the values that Kubernetes names."""
+    for low, high, place, shown, words in _LIMIT_ORDER:
+        for resource, text in (item.get(low) or {}).items():
+            limit = (item.get(high) or {}).get(resource)
+            if limit is not None and amount(text) > amount(limit):
+                value = (item.get(shown) or {}).get(resource)
+                why = words.format(text, limit)
+                found.append(invalid(f"{path}.{place}[{resource}]", value, why))
 
 
 def endpoints(tree: Json) -> Errors:

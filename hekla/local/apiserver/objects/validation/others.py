@@ -59,8 +59,7 @@ def storage_class(tree: Json) -> Errors:
 def storage_class_update(new: Json, old: Json) -> Errors:
     found = storage_class(new)
     for name in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
-        if new.get(name) != old.get(name):
-            found.append(forbidden(name, f"updates to {name} are forbidden."))
+        immutable(new.get(name), old.get(name), name, found)
     return found
 
 

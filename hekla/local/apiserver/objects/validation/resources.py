@@ -54,7 +54,7 @@ def requirements(resources: Json, path: str, found: Errors) -> None:
     """A container's `resources`."""
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
     for field, values in (("limits", limits), ("requests", requests)):
-        for name, text in values.items():
+        for name, text in sorted(values.items()) if len(values) > 1 else values.items():
             for reason in _name_reasons(name):
                 found.append(invalid(f"{path}.{field}[{name}]", name, reason))
             why = _amount_reason(name, text)
@@ -76,11 +76,11 @@ def requirements(resources: Json, path: str, found: Errors) -> None:
             found.append(invalid(f"{path}.requests", "0", f"must be equal to {name} limit of {limits[name]}"))
 
 
-def amounts(values: Json | None, path: str, found: Errors) -> None:
+def amounts(values: Json | None, path: str, found: Errors, form: str = "{}[{}]") -> None:
     """A map from resource name to amount that must not be negative."""
     for name, text in (values or {}).items():
         for reason in label_key(name):
-            found.append(invalid(f"{path}[{name}]", name, reason))
+            found.append(invalid(form.format(path, name), name, reason))
         why = _amount_reason("", text)
         if why:
-            found.append(invalid(f"{path}[{name}]", text, why))
+            found.append(invalid(form.format(path, name), text, why))
