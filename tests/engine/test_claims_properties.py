@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from itertools import combinations, product
 from typing import Any
 
@@ -189,3 +190,75 @@ def test_no_device_is_given_twice_and_undoing_restores_everything(sizes, counts,
         assert all(used <= size for used, size in zip(per_node, sizes))
         given_out = sum(len(one.booking) for one in book.promises.values()) + sum(len(one) for one in book._shown.values())
         assert given_out == len(book.usage.held)
+
+
+SLICE = {"metadata": {"name": "odd"}, "spec": {
+    "driver": DRIVER, "nodeName": "n1", "pool": {"name": "odd", "generation": 1, "resourceSliceCount": 1},
+    "devices": [{
+        "name": "d0", "attributes": {"numa": {"int": 1}, "size": {"string": "big"}},
+        "capacity": {"memory": {"value": "4Gi", "requestPolicy": {
+            "default": "1Gi", "validRange": {"min": "1Gi", "max": "2Gi", "step": "1Gi"}}}},
+        "consumesCounters": [{"counterSet": "s", "counters": {"u": {"value": "1"}}}], "allowMultipleAllocations": True,
+        "taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}], "bindingConditions": ["Ready"],
+    }],
+    "sharedCounters": [{"name": "s", "counters": {"u": {"value": "3"}}}],
+}}  # fmt: skip
+CLASS = {"metadata": {"name": "odd"}, "spec": {
+    "selectors": [{"cel": {"expression": f'device.attributes["{DRIVER}"].size == "big"'}}],
+    "config": [{"opaque": {"driver": DRIVER, "parameters": {}}}],
+}}  # fmt: skip
+CLAIM = {"metadata": {"name": "odd", "namespace": "default", "uid": "odd"}, "spec": {"devices": {
+    "requests": [
+        {"name": "a", "exactly": {"deviceClassName": "odd", "count": 1, "selectors": [{"cel": {"expression": "true"}}],
+                                  "tolerations": [{"key": "k", "operator": "Exists"}], "capacity": {"requests": {"memory": "1Gi"}}}},
+        {"name": "b", "firstAvailable": [{"name": "x", "deviceClassName": "odd", "count": 1}]},
+    ],
+    "constraints": [{"matchAttribute": f"{DRIVER}/numa"}], "config": [{"requests": ["a"], "opaque": {"driver": "d"}}],
+}}, "status": {"allocation": {"devices": {"results": [
+    {"request": "a", "driver": DRIVER, "pool": "odd", "device": "d0", "consumedCapacity": {"memory": "1Gi"}},
+]}, "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]}},
+    "reservedFor": [{"resource": "pods", "name": "x", "uid": "x"}]}}  # fmt: skip
+NONSENSE: list[Any] = [None, "", "x", -1, 10**30, 1.5, True, [], [None], {}, {"x": None}, "5Gi", [{}], {"name": []}]
+
+
+def paths(tree: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    found = [here] if here and here[0] != "metadata" else []
+    for key, value in tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ():
+        found += paths(value, (*here, key))
+    return found
+
+
+def spoiled(tree: Any, path: tuple[Any, ...], value: Any) -> Any:
+    made = deepcopy(tree)
+    at = made
+    for key in path[:-1]:
+        at = at[key]
+    at[path[-1]] = value
+    return made
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(["ResourceSlice", "DeviceClass", "ResourceClaim", "allocated"]), st.data())
+def test_no_nonsense_stops_a_cycle(kind, data):
+    """One field of one object is something else than it should be: the pod that has nothing to do with it is placed all the same."""
+    open_claim = {**CLAIM, "status": {}}
+    trees = {"ResourceSlice": SLICE, "DeviceClass": CLASS, "ResourceClaim": open_claim, "allocated": CLAIM}
+    path = data.draw(st.sampled_from(paths(trees[kind])))
+    trees[kind] = spoiled(trees[kind], path, data.draw(st.sampled_from(NONSENSE)))
+    here = world("n1")
+    slice_of(here, "n1", "gpu-0")
+    for name in ("ResourceSlice", "DeviceClass"):
+        here.state.upsert_other(name, trees[name])
+    here.state.upsert_other("ResourceClaim", trees["allocated" if kind == "allocated" else "ResourceClaim"])
+    claim(here, "mine", request(count=1, when=['device.driver == "gpu.example.com" && !("size" in device.attributes["gpu.example.com"])']))
+    for name, used in (("odd", "odd"), ("sound", "mine")):
+        here.job(name, pods=0, min_available=1)
+        here.pod(f"{name}-0", job=name, spec=using(used))
+    decided = here.run()
+    assert decided.problems == []
+    assert "default/sound-0" in decided.bound(), here.why("sound")
+    settle(here)
+    here.run()
+    for one in ("ResourceSlice", "DeviceClass", "ResourceClaim"):
+        here.state.remove_other(one, "default/odd" if one == "ResourceClaim" else "odd")
+    assert here.run().problems == []
