@@ -24,6 +24,8 @@ from pathlib import Path
 
 import pytest
 
+SERVER_VARIABLE = "HEKLA_TEST_SERVER"
+
 
 class UnixConnection(http.client.HTTPConnection):
     """http.client through a Unix socket."""
@@ -148,6 +150,16 @@ def apiserver(tmp_path: Path) -> Iterator[ApiServerProcess]:
 
 @pytest.fixture(scope="module")
 def shared_apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServerProcess]:
-    """One server for all tests of a module."""
+    """One server for all tests of a module; with HEKLA_TEST_SERVER=kubernetes it is Kubernetes' own, which has to be built."""
+    if os.environ.get(SERVER_VARIABLE) == "kubernetes":
+        from tests.kubernetes.reference import reference
+
+        # Alone, as Hekla's is here: the stories play the controllers' part themselves, and pods get no accounts.
+        with reference("--disable-admission-plugins=ServiceAccount", controllers=False) as other:
+            server = ApiServerProcess(tmp_path_factory.mktemp("kubernetes"))
+            server.kubeconfig = server.internal_kubeconfig = other.kubeconfig
+            yield server
+            server.close()
+        return
     with ApiServerProcess.started(tmp_path_factory.mktemp("apiserver")) as server:
         yield server

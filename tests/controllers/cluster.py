@@ -162,14 +162,16 @@ class Cluster:
 
     # what a user sees
 
-    async def until(self, what: Callable[[], T | None], about: Callable[[], str] = str, patience: float = PATIENCE) -> T:
-        """Wait until something is so; gives it."""
+    async def until(
+        self, what: Callable[[], T | None], about: Callable[[], str] = str, patience: float = PATIENCE, every: float = 0.01
+    ) -> T:
+        """Wait until something is so; gives it.  What takes long to look at is looked at less often."""
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline:
             found = what()
             if found:
                 return found
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(every)
         raise AssertionError(f"did not come about: {about()}")
 
     async def phase(self, name: str, phase: str) -> batch.Job:

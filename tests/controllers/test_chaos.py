@@ -77,7 +77,8 @@ async def story(cluster: Cluster, jobs: int, tasks: int) -> State:
                 if now.get(name, ("",))[0] != phase or now[name][2] != running or now[name][4] or len(now[name][5]) != tasks]  # fmt: skip
 
     async def until(wanted: dict[str, tuple[str, int]]) -> None:
-        await cluster.until(lambda: not wrong(wanted), lambda: f"{len(wrong(wanted))}: {wrong(wanted)[:3]}", patience=150)
+        pause = jobs * tasks / 10_000  # a look at 10,000 pods takes a while
+        await cluster.until(lambda: not wrong(wanted), lambda: f"{len(wrong(wanted))}: {wrong(wanted)[:3]}", 240, max(0.05, pause))
 
     await until(dict.fromkeys(names, ("Running", tasks)))
     hit = names[:: max(1, jobs // (jobs // 10 or 1))]

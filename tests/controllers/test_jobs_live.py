@@ -315,3 +315,21 @@ async def test_a_job_of_the_same_name_waits_for_the_pods_of_the_first(cluster: C
     await cluster.client.delete(core.POD, "twin-a-0", "default", grace=0)  # as the garbage collector would
     job = await cluster.phase("twin", "Running")
     assert job.status.retry_count == 0 and len(cluster.pods_ever["twin-a-0"]) == 2
+
+
+@pytest.mark.scenario("controllers", 151)
+async def test_what_the_scheduler_needs_to_know_of_the_network(cluster: Cluster) -> None:
+    policy = {"totalPartitions": 2, "partitionSize": 2, "minPartitions": 1, "networkTopology": {"mode": "hard", "highestTierAllowed": 1}}
+    task = {**a_task("a", 4), "minAvailable": 2, "partitionPolicy": policy}
+    job = await cluster.job("wide", task, networkTopology={"mode": "soft", "highestTierAllowed": 2}, minAvailable=2)
+    await cluster.phase("wide", "Running")
+    group = await cluster.until(lambda: cluster.groups.get(f"default/wide-{job.metadata.uid}"))
+    assert group.spec.network_topology is not None and group.spec.network_topology.mode == "soft"
+    (part,) = group.spec.sub_group_policy
+    assert (part.name, part.sub_group_size, part.min_sub_groups) == ("a", 2, 1)
+    await cluster.until(lambda: len(cluster.names("wide")) == 4)
+    labels = {name: (cluster.pods.get(f"default/{name}") or {})["metadata"]["labels"] for name in cluster.names("wide")}
+    assert [labels[f"wide-a-{index}"]["volcano.sh/partition-id"] for index in range(4)] == ["0", "0", "1", "1"]
+    await cluster.client.delete(core.POD, "wide-a-1", "default", grace=0)
+    await cluster.until(lambda: len(cluster.pods_ever["wide-a-1"]) == 2)
+    await cluster.pods_are(*(f"wide-a-{index}" for index in range(4)), job="wide")

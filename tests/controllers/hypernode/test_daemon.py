@@ -15,15 +15,16 @@ from pathlib import Path
 import pytest
 
 from hekla.api import core, topology
+from hekla.controllers.hypernode.controller import KEY
 from hekla.controllers.hypernode.daemon import FLAGS, options_problem, overlap
 from hekla.kube.client import Client
 from hekla.kube.config import load
 from hekla.kube.flags import parse
-from tests.apiserver_process import ApiServerProcess, shared_apiserver
-from tests.controllers.cluster import install
+from tests.apiserver_process import ApiServerProcess, apiserver, shared_apiserver
+from tests.controllers.cluster import controllers, install
 from tests.kubernetes.processes import free_port
 
-__all__ = ["shared_apiserver"]
+__all__ = ["apiserver", "shared_apiserver"]
 
 
 @pytest.mark.scenario("controllers", 170)
@@ -84,6 +85,7 @@ def copies(server: ApiServerProcess, directory: Path) -> Iterator[list[Copy]]:
 
 
 @pytest.mark.scenario("controllers", 149)
+@pytest.mark.scenario("plugins-placement", 81)
 @pytest.mark.scenario("controllers", 170)
 async def test_another_copy_takes_over(shared_apiserver: ApiServerProcess, tmp_path: Path) -> None:
     async with Client(load(str(shared_apiserver.internal_kubeconfig))) as client:
@@ -114,3 +116,50 @@ async def test_another_copy_takes_over(shared_apiserver: ApiServerProcess, tmp_p
             await client.create(topology.HYPER_NODE.untyped, {"metadata": {"name": "h2"}, "spec": of("a")})
             await count("h2", 1)
             await asyncio.to_thread(second.until, "/readyz", 200)
+
+
+CONFIG = """
+networkTopologyDiscovery:
+- source: label
+  enabled: true
+  config: {networkTopologyTypes: {rack: [{nodeLabel: example.com/rack}, {nodeLabel: kubernetes.io/hostname}]}}
+"""
+
+
+@pytest.mark.scenario("controllers", 150)
+@pytest.mark.scenario("plugins-placement", 81)
+async def test_the_owner_of_hypernodes_changes(apiserver: ApiServerProcess, tmp_path: Path) -> None:
+    """From all controllers to nobody to the process of its own, and back: names and uids stay, and each catches up."""
+    async with Client(load(str(apiserver.internal_kubeconfig))) as client:
+        await install(client)
+        await client.create(core.NAMESPACE.untyped, {"metadata": {"name": "volcano-system"}})
+        config = {"metadata": {"name": "volcano-controller-configmap"}, "data": {KEY: CONFIG}}
+        await client.create(core.CONFIG_MAP.untyped, config, "volcano-system")
+        await client.create(core.NODE.untyped, {"metadata": {"name": "n0", "labels": {"example.com/rack": "a"}}})
+
+        async def state() -> tuple[str, str, int]:
+            found = (await client.list(topology.HYPER_NODE)).items
+            return (found[0].metadata.name, found[0].metadata.uid, found[0].status.node_count) if len(found) == 1 else ("", "", 0)
+
+        async def nodes(count: int) -> tuple[str, str]:
+            for _ in range(400):
+                name, uid, counted = await state()
+                if counted == count:
+                    return name, uid
+                await asyncio.sleep(0.05)
+            raise AssertionError(await state())
+
+        async def node(name: str) -> None:
+            await client.create(core.NODE.untyped, {"metadata": {"name": name, "labels": {"example.com/rack": "a"}}})
+
+        async with controllers(apiserver, "--controllers=hyperNode-controller"):
+            first = await nodes(1)
+        await node("n1")
+        await asyncio.sleep(0.5)
+        assert await nodes(1) == first, "nobody looks"
+        alone = Copy(apiserver, tmp_path / "alone.log")
+        assert await nodes(2) == first
+        await asyncio.to_thread(alone.stop)
+        await node("n2")
+        async with controllers(apiserver, "--controllers=hyperNode-controller"):
+            assert await nodes(3) == first

@@ -6,12 +6,13 @@ import msgspec
 import pytest
 
 from hekla.api import batch, names
+from hekla.controllers import records
 from hekla.controllers.job.mold import Mold, Slot
 from hekla.controllers.job.plugins import plugins_of
 from hekla.controllers.job.pods import mold_of
 from hekla.controllers.job.volumes import claim_name
 from hekla.controllers.records import POD
-from tests.controllers.job.world import UID, container, job_of, task
+from tests.controllers.job.world import UID, World, container, job_of, task
 
 
 def pod(job: batch.Job, at: int = 0, index: int = 0, **more: Any) -> dict[str, Any]:
@@ -128,3 +129,21 @@ def test_a_mold_fills_in_the_index_and_what_follows_from_it() -> None:
     slot = Slot("m")
     mold = Mold({"name": f"a-{slot.index}", "next": slot.plus(1), "same": f"{slot.index}/{slot.index}", "é": "<m>"}, slot)
     assert msgspec.json.decode(mold.body(9)) == {"name": "a-9", "next": "10", "same": "9/9", "é": "<m>"}
+
+
+@pytest.mark.scenario("controllers", 66)
+def test_pods_that_have_to_wait_hold_up_nobody() -> None:
+    """Two of three workers are there, and their master is gone: it is made, and the third worker when the master is up."""
+    waits = batch.DependsOn(name=["master"])
+    world = World(job_of(task("master", 1), task("work", 3, depends_on=waits)))
+    world.settle()
+    world.become("Running", "train-master-0", container_statuses=[records.ContainerStatus(name="main", ready=True)])
+    world.settle()
+    assert len(world.pods) == 4
+    for name in ("train-master-0", "train-work-2"):
+        world.pods.pop(name)
+    world.settle()
+    assert set(world.pods) == {"train-master-0", "train-work-0", "train-work-1"}
+    world.become("Running", "train-master-0", container_statuses=[records.ContainerStatus(name="main", ready=True)])
+    world.settle()
+    assert len(world.pods) == 4

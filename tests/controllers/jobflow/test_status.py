@@ -7,6 +7,7 @@ from hekla.api.meta import ObjectMeta
 from hekla.controllers.instants import stamp
 from hekla.controllers.jobflow.controller import flow_of, job_body
 from hekla.controllers.jobflow.status import next_phase, status_of
+from hekla.kube.workqueue import WorkQueue
 
 
 def a_flow(*steps: str, name: str = "f") -> flow.JobFlow:
@@ -99,3 +100,11 @@ def test_the_job_of_a_step() -> None:
     assert body["metadata"]["labels"] == body["metadata"]["annotations"] == marks
     assert body["metadata"]["ownerReferences"][0]["kind"] == "JobFlow" and body["metadata"]["ownerReferences"][0]["controller"]
     assert body["spec"] == {"queue": "q", "minAvailable": 3}
+
+
+@pytest.mark.scenario("controllers", 107)
+async def test_equal_wishes_are_one() -> None:
+    queue = WorkQueue("flows")
+    for key in ("default/a", "default/a", "default/b", "other/a"):
+        queue.add(key)
+    assert [await queue.get() for _ in range(len(queue))] == ["default/a", "default/b", "other/a"]
