@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hekla.api import crds, scheduling, topology
+from hekla.api import core, crds, scheduling, topology
 from hekla.api.apiextensions import CUSTOM_RESOURCE_DEFINITION
 from hekla.engine.state import State
 from hekla.kube import config
@@ -37,5 +37,14 @@ async def test_a_kind_that_only_some_plugins_read_may_be_missing_and_may_come(
             async with asyncio.timeout(30):
                 while "rack" not in state.others.get("HyperNode", {}):
                     await asyncio.sleep(0.05)
+            for name in ("something-else", "volcano-vgpu-device-config"):
+                config_map = {"metadata": {"name": name}, "data": {"device-config.yaml": "nvidia: {}"}}
+                await client.create(core.CONFIG_MAP.untyped, config_map, "kube-system")
+            async with asyncio.timeout(30):
+                while not state.others.get("ConfigMap"):
+                    await asyncio.sleep(0.05)
+            found = state.others["ConfigMap"]
+            assert list(found) == ["kube-system/volcano-vgpu-device-config"]  # of all ConfigMaps the one that says how cards are cut
+            assert found["kube-system/volcano-vgpu-device-config"]["data"] == {"device-config.yaml": "nvidia: {}"}
             for cache in feed.caches:
                 await cache.stop()
