@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -20,6 +20,10 @@ class Heap(Generic[T]):
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def __iter__(self) -> Iterator[T]:
+        """In the order of their keys."""
+        return (item for _, _, item in sorted(self._entries, key=lambda entry: entry[:2]))
 
     def push(self, item: T) -> None:
         heapq.heappush(self._entries, (self._key(item), self._pushed, item))

@@ -118,6 +118,8 @@ class State:
         """The policy's plugins, as last used on this state."""
         self.settled: Any = None
         """Version and plugins of the last cycle: when nothing moved since, the next one has nothing to say."""
+        self.claimants: list[str] = []
+        """Jobs that others were evicted for and that wait for the room: they are served first, so that they are the ones to get it."""
         self.back_off = BackOff()
         self.remembered: dict[str, float] = {}
         """Times that plugins keep beyond a change of the policy: what -> when."""

@@ -90,6 +90,7 @@ class _Turns:
     def run(self) -> None:
         session = self.session
         self._collect()
+        self._serve_claimants()
         queues = Heap(session.queue_key, (session.state.queues[name] for name in self.jobs))
         while queues:
             queue = queues.pop()
@@ -140,6 +141,18 @@ class _Turns:
             if heap is None:
                 heap = self.jobs[job.queue] = Heap(session.job_key)
             heap.push(job)
+
+    def _serve_claimants(self) -> None:
+        """Victims left for these jobs: the room is theirs before anybody's turn comes."""
+        session = self.session
+        served: dict[str, bool] = {}
+        for key in session.state.claimants:
+            job = session.job(key) if key in self.sheets else None
+            if job is not None and not session.overused(session.queue_of(job)) and not session.orders.held_back(job):
+                served[key] = self._serve(session.queue_of(job), job, False)
+        for name in dict.fromkeys(session.state.jobs[key].queue for key in served):
+            # Keys are taken when jobs are pushed, and these jobs now hold more.
+            self.jobs[name] = Heap(session.job_key, [job for job in self.jobs[name] if served.get(job.key, True)])
 
     def _serve(self, queue: Queue, job: Job, alone: bool) -> bool:
         """One turn of one job; True where it wants another."""

@@ -55,7 +55,8 @@ def share_out(claims: list[Claim], total: Exact) -> None:
             fits = all(value - of(claim.deserved, name) < EPS for name, value in claim.request.items())
             met[at] = fits or all(abs(claim.deserved[name] - of(old, name)) < TINY for name in total)
         remaining = {name: max(remaining[name] - given[name], NOTHING) for name in total}
-        if all(value < EPS for name, value in remaining.items() if name != "pods") or all(abs(remaining[name] - before[name]) < TINY for name in total):
+        gone = all(value < EPS for name, value in remaining.items() if name != "pods")
+        if gone or all(abs(remaining[name] - before[name]) < TINY for name in total):
             return
 
 
@@ -141,10 +142,8 @@ def ceilings(specs: Mapping[str, Spec], dims: tuple[str, ...]) -> dict[str, tupl
         sure = {dim: sum((of(specs[one].guarantee, dim) for one in below), NOTHING) for dim in dims}
         for one in below:
             spec = specs[one]
-            ceiling = {
-                dim: (spec.capability[dim] if dim in spec.capability and (spec.capability[dim] > 0 or dim not in ("cpu", "memory")) else own[dim])
-                for dim in dims
-            }
+            stated = {dim: value for dim, value in spec.capability.items() if value > 0 or dim not in ("cpu", "memory")}
+            ceiling = {dim: stated.get(dim, own[dim]) for dim in dims}
             room = {
                 dim: None if (whole := real[dim]) is None else max(whole - sure[dim], NOTHING) + of(spec.guarantee, dim) for dim in dims
             }

@@ -29,7 +29,7 @@ def drawn(draw: random.Random, most: int, chance: float = 1.0) -> dict[str, floa
     }
 
 
-@settings(max_examples=700, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(seed=SEEDS)
 def test_the_loop_by_weights(seed: int) -> None:
     draw = random.Random(seed)
@@ -83,7 +83,7 @@ def tree_queue(path: tuple[str, ...], weights: dict[tuple[str, ...], int]) -> Qu
     return queue
 
 
-@settings(max_examples=700, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(seed=SEEDS)
 def test_the_tree_of_shares(seed: int) -> None:
     """After every change, followed along its path, the tree is what it would be from scratch; and exactly so."""
@@ -115,7 +115,7 @@ def test_the_tree_of_shares(seed: int) -> None:
             assert abs(group.share - float(value.share)) < 1e-9, (seed, path)
 
 
-@settings(max_examples=700, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(seed=SEEDS)
 def test_the_tree_of_ceilings(seed: int) -> None:
     draw = random.Random(seed)
