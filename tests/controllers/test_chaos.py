@@ -71,17 +71,22 @@ async def story(cluster: Cluster, jobs: int, tasks: int) -> State:
             for job in cluster.jobs
         }  # fmt: skip
 
+    hit: list[str] = []
+
     def wrong(wanted: dict[str, tuple[str, int]]) -> list[str]:
         now = standing()
-        return [f"{name}: {now.get(name)}" for name, (phase, running) in wanted.items()
-                if now.get(name, ("",))[0] != phase or now[name][2] != running or now[name][4] or len(now[name][5]) != tasks]  # fmt: skip
+        return [
+            f"{name}: {now.get(name)}"
+            for name, (phase, running) in wanted.items()
+            if now.get(name, ())[:3] != (phase, int(name in hit), running) or now[name][4] or len(now[name][5]) != tasks
+        ]
 
     async def until(wanted: dict[str, tuple[str, int]]) -> None:
         pause = jobs * tasks / 10_000  # a look at 10,000 pods takes a while
         await cluster.until(lambda: not wrong(wanted), lambda: f"{len(wrong(wanted))}: {wrong(wanted)[:3]}", 240, max(0.05, pause))
 
     await until(dict.fromkeys(names, ("Running", tasks)))
-    hit = names[:: max(1, jobs // (jobs // 10 or 1))]
+    hit += names[:: max(1, jobs // (jobs // 10 or 1))]
     await asyncio.gather(*(cluster.fail(f"{name}-a-0") for name in hit))
     await until(dict.fromkeys(names, ("Running", tasks)))
     done = names[::2]
