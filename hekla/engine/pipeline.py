@@ -256,7 +256,8 @@ class Pipeline:
                 known.next += count
                 known.at = len(log)
                 return np.array(known.given)
-            reach = min(AHEAD_GROWTH * len(known.rows), MOST_AHEAD)
+            # No further than there are jobs that could ask: a daemon's cycle has a few dozen of them.
+            reach = min(AHEAD_GROWTH * len(known.rows), MOST_AHEAD, max(len(session.state.active), 2))
         if reach < count or self._wide(session, task):
             return None
         idle = self.candidates(session, task).idle

@@ -33,6 +33,9 @@ log = logging.getLogger(__name__)
 
 Tree = dict[str, Any]
 FAILED = "FailedScheduling"
+COMPLAINTS = ("Unschedulable", "Waiting")
+WAITING = ("", "Pending", "Inqueue", "Unknown")
+"""Phases of groups that are not where they want to be."""
 LOST = (ApiError, TransportError)
 
 STANDS = 0.3
@@ -97,6 +100,8 @@ class Carrier:
         """The write in flight for a PodGroup, pod condition or queue; a newer one for the same object waits for it."""
         self.groups: dict[str, Gathering] = {}
         """Statuses of PodGroups that are being gathered."""
+        self.complaints: dict[tuple[str, str], Event] = {}
+        """Events about groups that wait, until it is clear that they go on waiting."""
         self.queues: dict[str, QueueStatus] = {}
         """The newest of what queues hold that waits to be written."""
         self.let_in: set[str] = set()
@@ -122,7 +127,9 @@ class Carrier:
         for pod in decisions.gates:
             self.launch(self.lift_gate(pod))
         for event in decisions.events:
-            if event.reason != FAILED:
+            if event.kind == "PodGroup" and event.reason in COMPLAINTS and event.type == "Warning":
+                self.hold_complaint(event)
+            elif event.reason != FAILED:
                 self.record(event)
 
     def launch(self, work: Coroutine[Any, Any, None]) -> None:
@@ -239,6 +246,20 @@ class Carrier:
             loop.call_later(STANDS, self.write_waiting)
         before = self.waiting.get(condition.pod)
         self.waiting[condition.pod] = Held(condition, event, before.since if before else loop.time(), loop.time())
+
+    def hold_complaint(self, event: Event) -> None:
+        """Tells why a group waits once that has stood for a while: most groups wait for nothing but their pods, and not for long."""
+        if not self.complaints:
+            asyncio.get_running_loop().call_later(STANDS, self.tell_complaints)
+        self.complaints[event.key, event.reason] = event
+
+    def tell_complaints(self) -> None:
+        """Tells what is still true."""
+        held, self.complaints = self.complaints, {}
+        for event in held.values():
+            job = self.state.jobs.get(event.key)
+            if job is not None and job.phase in WAITING:
+                self.record(event)
 
     def hold_group(self, group: PodGroupStatus) -> None:
         """Writes at once that a group was let in; anything else with what follows it soon."""

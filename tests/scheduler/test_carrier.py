@@ -193,3 +193,19 @@ async def test_a_malformed_object_is_told_so(scene: Scene) -> None:
         ("HyperNode/rack", "Warning", "Rejected", "left out by the scheduler: tier is no number"),
         ("PodGroup/job", "Normal", "Scheduled", "pod group is ready"),
     ]
+
+
+@pytest.mark.parametrize(("phase", "told"), [("Inqueue", True), ("Running", False)])
+async def test_why_a_group_waits_is_told_once_it_goes_on_waiting(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, phase: str, told: bool
+) -> None:
+    monkeypatch.setattr(carrying, "STANDS", 0.01)
+    scene.world.job("job", cpu=1)
+    scene.carrier.carry(Decisions(events=[
+        Event("PodGroup", "default/job", "u", "Warning", "Unschedulable", "0/0 tasks"),
+        Event("PodGroup", "default/job", "u", "Warning", "Unschedulable", "1/1 tasks"),
+    ]))  # fmt: skip
+    assert scene.events.told == []
+    scene.world.state.jobs["default/job"].phase = phase
+    await asyncio.sleep(0.05)
+    assert scene.events.told == ([("PodGroup/job", "Warning", "Unschedulable", "1/1 tasks")] if told else [])
