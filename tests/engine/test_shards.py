@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
+import yaml
 
 from hekla.engine.decisions import ShardStatus
 from hekla.engine.shards import Shard
@@ -161,3 +164,14 @@ def test_the_status_is_decided_with_the_cycle_and_not_within_it() -> None:
     assert here.run().shards == []
     shard(here, desired=["n2"], used=["n1"])
     assert here.run().shards == [ShardStatus("volcano", "shard-volcano", ["n2"], [], [])]
+
+
+def test_the_shard_of_the_documentation() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "scheduler" / "sharding.md").read_text()
+    (example,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    here = world("hard", ALLOCATE)
+    here.nodes("n3", cpu=10)
+    here.nodes("n1", "n2", cpu=1)
+    here.state.upsert_other("NodeShard", yaml.safe_load(example))
+    here.job("pair", pods=2, cpu=1)
+    assert here.run().nodes_of("pair") == {"n1", "n2"}
