@@ -6,6 +6,7 @@ import asyncio
 import os
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from hekla.kube.http.upgrade import Opening
 from hekla.kube.streams import websocket
@@ -23,7 +24,7 @@ async def run(c: Cluster, pod: str, *command: str) -> tuple[bytes, bytes]:
     """(output, status) of a command, over the API server's Unix socket."""
     loop = asyncio.get_running_loop()
     transport, opening = await loop.create_unix_connection(Opening, c.client.connection.target.unix)
-    query = "&".join([*(f"command={word}" for word in command), "stdout=true", "container=c"])
+    query = "&".join([*(f"command={quote(word)}" for word in command), "stdout=true", "container=c"])
     path = f"/api/v1/namespaces/{c.namespace}/pods/{pod}/exec?{query}"
     lines = [f"GET {path} HTTP/1.1", "Host: x", *(f"{k}: {v}" for k, v in HEADERS.items())]
     transport.write("\r\n".join([*lines, "", ""]).encode())
@@ -58,6 +59,43 @@ async def test_a_new_agent_runs_commands_in_the_old_ones_containers(tmp_path: Pa
             except AssertionError:
                 assert asyncio.get_running_loop().time() < deadline
                 await asyncio.sleep(0.2)
+
+
+async def test_a_command_that_is_not_there_is_an_error_of_the_request(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as c:
+        await c.create("room", "sleep", "60")
+        await c.phase("room", "Running")
+        said, status = await run(c, "room", "no-such-program")
+        assert said == b"" and b'"reason":"InternalError"' in status
+        assert b'exec: \\"no-such-program\\": executable file not found in $PATH' in status
+        said, status = await run(c, "room", "/no/such/program")
+        assert b"no such file or directory" in status
+        said, status = await run(c, "room", "sh", "-c", "exit 126")  # which a command may say itself
+        assert b'"reason":"NonZeroExitCode"' in status
+
+
+async def test_a_command_ends_with_its_client(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as c:
+        await c.create("room", "sleep", "60")
+        await c.phase("room", "Running")
+        loop = asyncio.get_running_loop()
+        transport, opening = await loop.create_unix_connection(Opening, c.client.connection.target.unix)
+        words = "&".join(f"command={quote(word)}" for word in ("sh", "-c", "sleep 4711 & wait"))
+        lines = [f"GET /api/v1/namespaces/{c.namespace}/pods/room/exec?{words}&stdout=true HTTP/1.1", "Host: x",
+                 *(f"{k}: {v}" for k, v in HEADERS.items())]  # fmt: skip
+        transport.write("\r\n".join([*lines, "", ""]).encode())
+        assert await asyncio.wait_for(opening.answered, 10) == 101
+
+        async def until(there: bool) -> None:
+            deadline = loop.time() + 10
+            search = "cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c 'sleep 471[1]'; true"
+            while ((await run(c, "room", "sh", "-c", search))[0] != b"0\n") != there:
+                assert loop.time() < deadline
+                await asyncio.sleep(0.1)
+
+        await until(True)
+        transport.abort()
+        await until(False)
 
 
 def prepared(root: Path, **more: Any) -> Any:

@@ -8,6 +8,7 @@ import fcntl
 import logging
 import os
 import pty
+import signal
 import struct
 import sys
 import termios
@@ -18,11 +19,18 @@ from hekla.local.agent.probes import SPAWNER, STARTING
 from hekla.local.agent.records import Slot
 from hekla.local.agent.remote import Terminal, Wish, exited, failed
 from hekla.local.agent.runtime import children_of
+from hekla.local.agent.spawner import ERRORS
 from hekla.local.agent.wire import Lost
 
 log = logging.getLogger("agent.streams")
 
 PIECE = 64 * 1024
+NOT_RUN = 126
+"""The exit code of a process that has joined a container and found no such command there."""
+
+
+class CannotExecute(Exception):
+    """The command was never run."""
 
 
 async def process_of(slot: Slot) -> int:
@@ -51,6 +59,8 @@ async def execute(slot: Slot, wish: Wish, terminal: Terminal) -> None:
         await terminal.finish(exited(await run(pid, slot, wish, terminal)))
     except Lost:
         log.debug("%s: the client of an exec has gone", slot.directory)
+    except CannotExecute as error:
+        await terminal.finish(failed(f"error executing command in container: failed to exec in container: {error}"))
     except OSError as error:
         log.warning("%s: exec: %s", slot.directory, error)
         await terminal.finish(failed(f"error executing command in container: {error.strerror or error}"))
@@ -61,11 +71,38 @@ def joining(pid: int, slot: Slot, *command: str, tty: bool = False) -> list[str]
     return [sys.executable, "-I", "-S", str(SPAWNER), "join-tty" if tty else "join", str(pid), str(slot.directory), *command]
 
 
+async def start(command: list[str], **streams: Any) -> tuple[asyncio.subprocess.Process, int]:
+    """A process that joins a container, and where it says why it could not run the command."""
+    hears, says = os.pipe()
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command, start_new_session=True, pass_fds=(says,), env={**os.environ, ERRORS: str(says)}, **streams
+        )
+    except BaseException:
+        os.close(hears)
+        raise
+    finally:
+        os.close(says)
+    return process, hears
+
+
+def never_ran(errors: int) -> str:
+    """Why there was nothing to run; "" when the command was run."""
+    os.set_blocking(errors, False)
+    try:
+        return os.read(errors, PIECE).decode(errors="replace").strip()
+    except BlockingIOError:
+        return ""
+
+
 async def with_pipes(pid: int, slot: Slot, wish: Wish, terminal: Terminal) -> int:
-    """Without a terminal in the container: up to three pipes.  Gives the exit code."""
+    """Without a terminal in the container: up to three pipes.  Gives the exit code.
+
+    Nobody hangs up on a command without a terminal: when its client has gone it is ended, with what it has started.
+    """
     pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-    process = await asyncio.create_subprocess_exec(
-        *joining(pid, slot, *wish.command), start_new_session=True, limit=PIECE,
+    process, errors = await start(
+        joining(pid, slot, *wish.command), limit=PIECE,
         stdin=pipe if wish.stdin else nothing, stdout=pipe if wish.stdout else nothing, stderr=pipe if wish.stderr else nothing,
     )  # fmt: skip
     typing = asyncio.create_task(type_into(terminal, process.stdin)) if process.stdin is not None else None
@@ -76,12 +113,24 @@ async def with_pipes(pid: int, slot: Slot, wish: Wish, terminal: Terminal) -> in
     try:
         await asyncio.gather(*shown)
         code = await process.wait()
+        if code == NOT_RUN and (why := never_ran(errors)):
+            raise CannotExecute(why)
+    except (asyncio.CancelledError, Lost):
+        end(process)
+        raise
     finally:
+        os.close(errors)
         for task in (typing, *shown):
             if task is not None:
                 task.cancel()
         close_pipes(process)
     return code if code >= 0 else 128 - code
+
+
+def end(process: asyncio.subprocess.Process) -> None:
+    """Ends a command whose client has gone; the session that was made for it goes as a whole."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def close_pipes(process: asyncio.subprocess.Process) -> None:
@@ -120,9 +169,7 @@ async def with_terminal(pid: int, slot: Slot, wish: Wish, terminal: Terminal) ->
     """With a terminal in the container, whose other end we hold."""
     ours, theirs = pty.openpty()
     try:
-        process = await asyncio.create_subprocess_exec(
-            *joining(pid, slot, *wish.command, tty=True), stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
-        )
+        process, errors = await start(joining(pid, slot, *wish.command, tty=True), stdin=theirs, stdout=theirs, stderr=theirs)
     except BaseException:
         os.close(ours)
         raise
@@ -136,7 +183,10 @@ async def with_terminal(pid: int, slot: Slot, wish: Wish, terminal: Terminal) ->
         async for data in screen(ours, ended):
             await terminal.write("stdout", data)
         code = await ended
+        if code == NOT_RUN and (why := never_ran(errors)):
+            raise CannotExecute(why)
     finally:
+        os.close(errors)
         terminal.on_resize(lambda width, height: None)
         if typing is not None:
             typing.cancel()

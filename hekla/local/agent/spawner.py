@@ -50,6 +50,9 @@ DEVICES = {"null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "s
            "fuse", "kfd", "dri", "infiniband", "kvm"}  # fmt: skip
 """What a container sees of /dev, and nvidia*: a mirror of all of it would cost a mount for each of two hundred terminals."""
 
+ERRORS = "HEKLA_EXEC_ERRORS"
+"""The descriptor on which `join` says that there is no such command: an error of the request, not output of the command."""
+
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -533,6 +536,8 @@ def join(pid: int, slot: str, argv: list[str], tty: bool = False) -> None:
         _, status = os.waitpid(child, 0)
         os._exit(128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
     cwd, env = launch.get("cwd") or "/", launch.get("env", {})
+    errors = int(os.environ.get(ERRORS, "2"))
+    os.set_inheritable(errors, errors == 2)
     if tty:
         own_terminal(launch.get("user"))
         env.setdefault("TERM", "xterm")
@@ -540,7 +545,8 @@ def join(pid: int, slot: str, argv: list[str], tty: bool = False) -> None:
     command = whole_path(argv[0], cwd, env.get("PATH", "/usr/bin:/bin"))
     become(launch)
     if command is None:
-        os.write(2, f'exec: "{argv[0]}": executable file not found in $PATH\n'.encode())
+        where = "no such file or directory" if "/" in argv[0] else "executable file not found in $PATH"
+        os.write(errors, f'exec: "{argv[0]}": {where}\n'.encode())
         os._exit(126)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.execve(command, [command, *argv[1:]], env)
