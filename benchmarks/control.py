@@ -217,7 +217,7 @@ async def lives(made: Cluster) -> Run:
 
 
 async def ready(client: Client) -> None:
-    for _ in range(200):
+    for _ in range(1200):
         try:
             await client.list(core.NAMESPACE.untyped)
             return

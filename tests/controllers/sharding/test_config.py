@@ -1,6 +1,9 @@
 """The configuration of shards: what is taken, what is filled in, what is refused and why."""
 
+from pathlib import Path
+
 import pytest
+import yaml
 
 from hekla.controllers.daemon import FLAGS
 from hekla.controllers.sharding.config import DEFAULT_FLAGS, PolicyConfig, ShardingConfig, of_flags, read
@@ -76,3 +79,11 @@ def test_flags() -> None:
             of_flags([text], 60.0, True)
         with pytest.raises(FlagError):
             parse(FLAGS, [f"--scheduler-configs={text}"])
+
+
+def test_the_document_of_the_page() -> None:
+    """What docs/flows.md shows is taken as it stands."""
+    page = (Path(__file__).parents[3] / "docs" / "flows.md").read_text()
+    block = next(part for part in page.split("```") if part.startswith("yaml\ndata:\n  sharding.yaml"))
+    made = config(yaml.safe_load(block.removeprefix("yaml\n"))["data"]["sharding.yaml"])
+    assert [each.name for each in made.schedulers[0].policies] == ["allocation-rate", "warmup", "node-limit"]
