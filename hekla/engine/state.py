@@ -377,7 +377,7 @@ class State:
         reclaimable = spec.get("reclaimable")
         fresh = Queue(
             name=name,
-            weight=int(spec.get("weight", 1) or 0),
+            weight=max(int(spec.get("weight", 1) or 0), 0),
             priority=int(spec.get("priority", 0) or 0),
             parent=spec.get("parent", "") or "",
             reclaimable=True if reclaimable is None else bool(reclaimable),

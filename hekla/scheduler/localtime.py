@@ -20,7 +20,7 @@ def time_zone(environment: str | None = None, link: Path = LOCALTIME) -> str:
     """By the variable TZ, else by where /etc/localtime points, else the offset of this moment."""
     stated = (os.environ.get("TZ", "") if environment is None else environment).removeprefix(":")
     linked = str(link.resolve()).rpartition(_DATABASE)[2] if link.is_symlink() else ""
-    for name in (stated.rpartition(_DATABASE)[2], linked):
+    for name in (stated.rpartition(_DATABASE)[2] or stated, linked):
         if name and _known(name):
             return name
     offset = time.localtime().tm_gmtoff // 60

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from hekla.engine.plugin import PERMIT, REJECT, Plugin
@@ -318,8 +319,18 @@ def test_an_overused_queue_says_what_it_holds() -> None:
     world.run()
     found = world.decisions.explanations["default/pg-more"]
     assert found.constraint == "quota"
+    assert msgspec.json.decode(msgspec.json.encode(found))["shortages"] == [
+        {"resource": "cpu", "queue": "full", "limit": "deserved", "asked": "1", "held": "2", "most": "2", "left": "0", "missing": "1"}
+    ]
     assert [(one.resource, one.limit, one.held, one.most, one.missing) for one in found.shortages] == [("cpu", "deserved", "2", "2", "1")]
     assert found.text.startswith(
         "pg-more: queue full may not take another cpu=1 now: it holds cpu=2 of deserved 2. "
         "It starts when jobs of the queue end or its share grows by cpu=1."
     )
+
+
+def test_a_weight_below_nothing_is_none() -> None:
+    world = zeroes(1)
+    world.queue("odd", weight=-3)
+    asks(world, "odd", cpu=1)
+    assert cpus(world) == {"z": 0.5, "b": 3.5, "odd": 0}
