@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,7 @@ from hekla.scheduler.load import LoadCollector
 from hekla.scheduler.localtime import time_zone
 from hekla.scheduler.metrics import ASSUMED, CYCLE, JobMetrics, PluginMetrics
 from hekla.scheduler.policy_file import PolicyFile, PolicyFileError
+from hekla.scheduler.ring import Ring
 from hekla.scheduler.stages import Stages, Watchdog
 from hekla.scheduler.tape import RecordedExtender, RecordedState, Tape
 
@@ -101,12 +103,12 @@ class Scheduler:
 
     def __init__(self, client: Client, state: State, policy: PolicyFile, recorder: Recorder, name: str, period: float,
                  *, tape: Tape | None = None, selector: NodeSelector = EVERY_NODE, stuck_after: float = 0.0,
-                 batch: bool = True) -> None:  # fmt: skip
+                 batch: bool = True, ring: Ring | None = None) -> None:  # fmt: skip
         self.state = state
         self.policy = policy
         self.recorder = recorder
         self.period = period
-        self.feed = Feed(client, state, selector, device_map(policy.policy), batch=batch)
+        self.feed = Feed(client, state, selector, device_map(policy.policy), batch=batch, ring=ring)
         ask = ExtenderClient()
         state.ask_extender = ask if tape is None else RecordedExtender(tape, ask)
         self.load = LoadCollector(client, state, lambda: policy.policy.metrics, self.feed.changed.set)
@@ -237,6 +239,10 @@ async def work(daemon: Daemon) -> None:
         zone(given["time_zone"])
     except ValueError as error:
         raise DaemonError(f"--time-zone: {error}") from error
+    try:
+        ring = Ring.from_environment(os.environ)
+    except ValueError as error:
+        raise DaemonError(str(error)) from error
     tape = None
     if options.record:
         try:
@@ -246,7 +252,7 @@ async def work(daemon: Daemon) -> None:
     state = State(**given) if tape is None else RecordedState(tape, **given)
     recorder = Recorder(daemon.client, component)
     scheduler = Scheduler(daemon.client, state, policy, recorder, component, options.schedule_period, tape=tape,
-                          selector=NodeSelector.parse(options.node_selector), stuck_after=options.stuck_after)  # fmt: skip
+                          selector=NodeSelector.parse(options.node_selector), stuck_after=options.stuck_after, ring=ring)  # fmt: skip
     try:
         await make_queues(daemon.client, options.default_queue)
         await scheduler.feed.start()

@@ -20,6 +20,7 @@ from hekla.kube.cache import Cache
 from hekla.kube.client import Client
 from hekla.scheduler.devices import DEFAULT_MAP
 from hekla.scheduler.metrics import WATCHED
+from hekla.scheduler.ring import Ring
 
 log = logging.getLogger(__name__)
 
@@ -66,8 +67,9 @@ class Source(NamedTuple):
 
 
 def sources(
-    state: State, selector: NodeSelector = EVERY_NODE, device_map: tuple[str, str] = DEFAULT_MAP, batch: bool = True
-) -> list[Source]:
+    state: State, selector: NodeSelector = EVERY_NODE, device_map: tuple[str, str] = DEFAULT_MAP, batch: bool = True,
+    ring: Ring | None = None,
+) -> list[Source]:  # fmt: skip
     """Everything that the engine wants to know of.  Without `batch` there are neither queues nor groups."""
 
     def other(kind: Kind[Any]) -> Source:
@@ -76,10 +78,16 @@ def sources(
         )
 
     def take_node(node: Tree) -> None:
-        if selector.admits(node):
+        if selector.admits(node) and (ring is None or ring.owns_node(node["metadata"]["name"])):
             state.upsert_node(node)
         else:
             state.remove_node(node)
+
+    def ours(take: Callable[[Tree], None], drop: Callable[[Tree], None], counts: Callable[[Ring, Tree], bool]) -> Callable[[Tree], None]:
+        """Takes what belongs to this scheduler of several; without a ring, everything."""
+        if ring is None:
+            return take
+        return lambda tree: take(tree) if counts(ring, tree) else drop(tree)
 
     return [
         Source(priority.PRIORITY_CLASS, state.upsert_priority_class, state.remove_priority_class),
@@ -87,9 +95,9 @@ def sources(
         Source(core.NODE, take_node, state.remove_node),
         *([
             Source(scheduling.QUEUE, state.upsert_queue, state.remove_queue),
-            Source(scheduling.POD_GROUP, state.upsert_pod_group, state.remove_pod_group),
+            Source(scheduling.POD_GROUP, ours(state.upsert_pod_group, state.remove_pod_group, Ring.owns), state.remove_pod_group),
         ] if batch else ()),
-        Source(core.POD, state.upsert_pod, state.remove_pod),
+        Source(core.POD, ours(state.upsert_pod, state.remove_pod, Ring.has_business), state.remove_pod),
         other(topology.HYPER_NODE),
         other(core.RESOURCE_QUOTA),
         other(policy.POD_DISRUPTION_BUDGET),
@@ -122,7 +130,7 @@ class Feed:
 
     def __init__(
         self, client: Client, state: State, selector: NodeSelector = EVERY_NODE, device_map: tuple[str, str] = DEFAULT_MAP,
-        *, batch: bool = True,
+        *, batch: bool = True, ring: Ring | None = None,
     ) -> None:  # fmt: skip
         self.state = state
         self.changed = asyncio.Event()
@@ -132,7 +140,7 @@ class Feed:
         """What was left out and why, as far as it has been said."""
         self.uids: dict[tuple[str, str], str] = {}
         """Which objects these are."""
-        for source in sources(state, selector, device_map, batch):
+        for source in sources(state, selector, device_map, batch, ring):
             fields = f"metadata.name={source.name}" if source.name else ""
             cache = Cache(client, source.kind.untyped, namespace=source.namespace, fields=fields)
             cache.on_change(self.listener(source))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -19,7 +20,7 @@ TIER = [
 ]  # fmt: skip
 
 
-def world(mode: str, plugins: list, actions: str = "allocate") -> World:
+def world(mode: str, plugins: list[Any], actions: str = "allocate") -> World:
     here = World(policy(plugins=plugins, actions=actions))
     here.state.shard = Shard(mode, "volcano")
     here.priority_class("low", 10)
