@@ -96,7 +96,7 @@ def read_patch(body: bytes, media: str) -> Any:
         raise bad_request("error decoding patch: nested too deeply") from error
     if media == JSON_PATCH:
         if not isinstance(document, list):
-            raise bad_request("error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch")
+            raise bad_request("error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp")
         if len(document) > 10000:
             raise Refusal(413, f"The allowed maximum operations in a JSON patch is 10000, got {len(document)}", details={})
     elif not isinstance(document, dict):

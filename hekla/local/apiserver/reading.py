@@ -89,7 +89,7 @@ def check_list_options(request: Request) -> None:
             errors.append(
                 FieldError(
                     "resourceVersionMatch", "FieldValueNotSupported",
-                    f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan"',
+                    f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan", ""',
                 )
             )  # fmt: skip
         elif not version:
