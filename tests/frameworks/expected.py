@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.cluster.api import Tree
-from tests.frameworks.environments import JAX, MPI, PYTORCH, RAY, TENSORFLOW
+from tests.frameworks.environments import JAX, MPI, PYTORCH, RAY, TENSORFLOW, cache
 from tests.frameworks.runs import Runs
 
 LINE = r"w=3\.000 b=1\.000"
@@ -63,6 +63,8 @@ def jax_sees_the_devices_of_all(runs: Runs) -> None:
 
 
 def ray_runs_a_task_on_every_node(runs: Runs) -> None:
+    if cache().resolve().is_relative_to("/tmp"):
+        pytest.skip("the environments lie below /tmp, over which each pod of this manifest has a volume")
     RAY.environment()
     log = runs.run("ray.yaml", 180)["ray-driver-0"]
     assert "on ray-head-0 ray-worker-0 ray-worker-1\n" in log
