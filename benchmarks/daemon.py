@@ -134,6 +134,7 @@ async def writes(made: Cluster) -> tuple[Counter[str], Counter[str]]:
     later: Counter[str] = Counter()
     async with client_of(made) as client, Pods(client) as pods:
         agent = pid_of(made, "agent")
+        await quiet(client)
         for number in range(ONES):
             with stopped(agent):  # shortly, or the nodes would count as lost
                 there, before = pods.bound, await written(client)
@@ -144,6 +145,18 @@ async def writes(made: Cluster) -> tuple[Counter[str], Counter[str]]:
             until += bound - before
             later += await written(client) - bound
     return until, later
+
+
+async def quiet(client: Client) -> None:
+    """Waits until nobody tells of what happened before; raises TimeoutError."""
+    async with asyncio.timeout(300):
+        before = await written(client)
+        while True:
+            await asyncio.sleep(QUIET)
+            now = await written(client)
+            if now == before:
+                return
+            before = now
 
 
 def shown(counts: Counter[str]) -> str:

@@ -276,7 +276,12 @@ class Carrier:
         self.groups[group.key] = Gathering(group, before.since if before else now, now)
 
     def is_waited_for(self, group: str) -> bool:
-        """Whether pods are made only once the group is let in; where they are there, their binds tell the same."""
+        """Whether pods are made only once the group is let in; where they are there, their binds tell the same.
+
+        Groups that the controller makes for pods of others (`podgroup-` and the owner's uid) come after their pods.
+        """
+        if split(group)[1].startswith("podgroup-"):
+            return False
         job = self.state.jobs.get(group)
         return job is None or len(job.tasks) < max(job.min_available, 1)
 
