@@ -69,7 +69,7 @@ def check(here: World) -> None:
         assert placed in (0, len(job.tasks)), job.key
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.integers(0, 3), min_size=1, max_size=3), st.sampled_from(["binpack", "spread", ""]),
     st.lists(asks, min_size=1, max_size=6), st.lists(st.integers(0, 5), max_size=3),

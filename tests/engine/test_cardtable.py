@@ -52,7 +52,7 @@ def cards_of(made: tuple[str, list[dict[str, Any]]]) -> vgpu.Cards:
     return vgpu.Cards(mode, cards)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(st.one_of(st.none(), nodes), min_size=1, max_size=6), asked, st.sampled_from(["binpack", "spread", ""]))
 def test_the_table_says_what_each_node_says(made, wanted, chosen):
     asker = pod_of(wanted)

@@ -109,7 +109,7 @@ def _holds(wishes: Any, slots: Any, chosen: Any, picked: Any, units: int, usage:
     return True
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(device_kinds, max_size=4), st.integers(0, 4), st.lists(claims, min_size=1, max_size=2))
 def test_the_search_finds_what_trying_everything_finds(kinds, units, made):
     listed = []
@@ -149,7 +149,7 @@ def test_the_search_finds_what_trying_everything_finds(kinds, units, made):
 steps = st.lists(st.tuples(st.sampled_from(["place", "undo", "end", "settle"]), st.integers(0, 5)), max_size=12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=3), st.lists(st.integers(1, 3), min_size=1, max_size=6), steps)
 def test_no_device_is_given_twice_and_undoing_restores_everything(sizes, counts, turns):
     """Nodes with so many devices, pods that claim so many; whatever happens, books and placements agree."""
@@ -237,7 +237,7 @@ def spoiled(tree: Any, path: tuple[Any, ...], value: Any) -> Any:
     return made
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.sampled_from(["ResourceSlice", "DeviceClass", "ResourceClaim", "allocated"]), st.data())
 def test_no_nonsense_stops_a_cycle(kind, data):
     """One field of one object is something else than it should be: the pod that has nothing to do with it is placed all the same."""
