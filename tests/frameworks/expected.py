@@ -23,7 +23,7 @@ def needs(program: str, package: str) -> None:
 
 
 def parameter_server_learns(runs: Runs) -> None:
-    logs = runs.run("parameter-server.yaml", 40)
+    logs = runs.run("parameter-server.yaml", 80)
     assert logs["parameter-server-ps-0"] == "3 workers, w=3.000 b=1.000\n"
     assert {logs[f"parameter-server-worker-{i}"] for i in range(3)} == {f"worker {i} is done\n" for i in range(3)}
 

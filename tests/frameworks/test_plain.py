@@ -44,10 +44,10 @@ def test_workers_wait_for_a_master_that_is_slow(runs: Runs) -> None:
         container = {"name": "main", "image": "python:3", "command": ["python3", "-c", program]}
         return {"name": name, "replicas": replicas, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
 
-    plugins = {"svc": [], "pytorch": ["--wait-master-enabled=true", "--wait-master-timeout=20"]}
+    plugins = {"svc": [], "pytorch": ["--wait-master-enabled=true", "--wait-master-timeout=60"]}
     job = {
         "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "slow"},
         "spec": {"minAvailable": 3, "plugins": plugins, "policies": [{"event": "PodFailed", "action": "TerminateJob"}],
                  "tasks": [task("master", 1, MASTER), task("worker", 2, WORKER)]},
     }  # fmt: skip
-    assert runs.complete([job], 40)["slow-master-0"] == "met 1 2\n"
+    assert runs.complete([job], 80)["slow-master-0"] == "met 1 2\n"
