@@ -14,7 +14,6 @@ from hekla.engine.policy import Policy
 from hekla.engine.report import report, report_queues
 from hekla.engine.session import Hooks, Session
 from hekla.engine.state import State
-from hekla.engine.tasks import Job, Status
 
 Stage = Callable[[str, str], None]
 
@@ -104,12 +103,6 @@ def _open_shard(session: Session) -> None:
     session.shard_mode, session.node_scope = shard.mode, shard.mask(state.nodes.names)
 
 
-def _waits_for_victims(session: Session, job: Job) -> bool:
-    """Whether room was made for the job, now or in a cycle before, that it still waits for."""
-    known = job.key in session.state.claimants
-    return any(task.evicted_for or known for task in job.counts.statuses[Status.PIPELINED].values())
-
-
 def close_session(session: Session, stage: Stage = _unwatched) -> Decisions:
     """Say what became of every job that was looked at, undo what was only promised, and count what changed."""
     state = session.state
@@ -121,7 +114,8 @@ def close_session(session: Session, stage: Stage = _unwatched) -> Decisions:
             session.decisions.problems.append(f"close broke off: {fault(error, session.hooks.plugins)}")
     stage("close", "")
     report(session)
-    state.claimants = [key for key, job in session.touched.items() if job.counts.waiting and _waits_for_victims(session, job)]
+    claimed = session.evicted_for.union(state.claimants)
+    state.claimants = [key for key, job in session.touched.items() if key in claimed and job.counts.waiting]
     for statement in reversed(session.promised):
         statement.rollback()
     for task in session.evicted:

@@ -87,6 +87,8 @@ class Session:
         self.promised: list[Statement] = []
         """Statements that hold room until the cycle ends, without being decided."""
         self.evicted: list[Task] = []
+        self.evicted_for: set[str] = set()
+        """Jobs for which this cycle evicted others."""
         self.live: list[Statement] = []
         """All statements of the cycle, so that what breaks off can be undone."""
         self.touched: dict[str, Job] = {}

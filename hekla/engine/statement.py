@@ -114,7 +114,7 @@ class Statement:
     def commit(self) -> None:
         """Make it the cycle's decision.  What is only promised stays here until the cycle ends."""
         session = self.session
-        kept: list[Operation] = []
+        kept: list[Placed] = []
         for operation in self.operations:
             if isinstance(operation, Evicted):
                 session.decide_evict(operation.task, operation.reason)
@@ -125,7 +125,9 @@ class Statement:
                 kept.append(operation)
             else:
                 session.decide_bind(operation.tasks, operation.rows)
-        self.operations = kept
+        if kept and self.evicts:
+            session.evicted_for.update(operation.tasks[0].job.key for operation in kept)  # type: ignore[union-attr]
+        self.operations = list(kept)
         if kept:
             session.promised.append(self)
 
