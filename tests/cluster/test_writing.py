@@ -87,8 +87,10 @@ def test_item_028_another_uid_or_name(api: Api, ns: Namespace) -> None:
 
 
 def test_item_029_generations(api: Api, ns: Namespace) -> None:
-    path = ns.path(DEPLOYMENTS, "counted")
-    made = api.create(ns.path(DEPLOYMENTS), objects.deployment("counted", 0, schedulerName="nobody"))
+    # Not a Deployment: its controller writes annotations, and of Deployments these count too.
+    sets = "apps/v1/replicasets"
+    path = ns.path(sets, "counted")
+    made = api.create(ns.path(sets), {**objects.deployment("counted", 0, schedulerName="nobody"), "kind": "ReplicaSet"})
     assert made["metadata"]["generation"] == 1
     assert api.patch(path, {"metadata": {"labels": {"a": "b"}}}).meta["generation"] == 1
     labelled = api.get(path).tree
