@@ -35,13 +35,16 @@ class Claim:
     deserved: Exact = field(default_factory=dict)
 
 
-def share_out(claims: list[Claim], total: Exact) -> None:
-    """Plugins-fairness 5.2 over a fixed set of resources, each of which every queue's ceiling names."""
-    remaining, met = dict(total), [False] * len(claims)
+def share_out(claims: list[Claim], total: Exact) -> bool:
+    """Plugins-fairness 5.2 over a fixed set of resources, each of which every queue's ceiling names.
+
+    False where something was short by the tolerance itself: there the last bit of a float decides.
+    """
+    remaining, met, clear = dict(total), [False] * len(claims), True
     while True:
         weights = sum(claim.weight for claim, done in zip(claims, met) if not done)
         if not weights:
-            return
+            return clear
         before, given = dict(remaining), dict.fromkeys(total, NOTHING)
         for at, claim in enumerate(claims):
             if met[at]:
@@ -52,12 +55,15 @@ def share_out(claims: list[Claim], total: Exact) -> None:
                 wish = min(wish, of(claim.ceiling, name), of(claim.request, name))
                 claim.deserved[name] = max(wish, of(claim.guarantee, name))
                 given[name] += claim.deserved[name] - of(old, name)
+            short = (value - of(claim.deserved, name) for name, value in claim.request.items())
+            clear = clear and all(abs(one - EPS) > TINY for one in short)
             fits = all(value - of(claim.deserved, name) < EPS for name, value in claim.request.items())
-            met[at] = fits or all(abs(claim.deserved[name] - of(old, name)) < TINY for name in total)
+            met[at] = fits or (bool(old) and all(abs(claim.deserved[name] - of(old, name)) < TINY for name in total))
         remaining = {name: max(remaining[name] - given[name], NOTHING) for name in total}
+        clear = clear and all(abs(value - EPS) > TINY for value in remaining.values())
         gone = all(value < EPS for name, value in remaining.items() if name != "pods")
         if gone or all(abs(remaining[name] - before[name]) < TINY for name in total):
-            return
+            return clear
 
 
 # ---------------------------------------------------------------------------------------------------- hierarchical drf

@@ -6,7 +6,7 @@ import random
 from fractions import Fraction
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hekla.engine.fairtree import FairTree
@@ -57,7 +57,7 @@ def test_the_loop_by_weights(seed: int) -> None:
     ]
 
     share_out(accounts, total)
-    models.share_out(claims, exact(total))
+    assume(models.share_out(claims, exact(total)))
 
     for account, claim in zip(accounts, claims):
         for name in DIMS:
