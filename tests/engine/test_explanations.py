@@ -128,4 +128,5 @@ def test_no_victim_because_the_queue_has_its_share():
 
     made.run()
 
-    assert made.why("wants").endswith("No victim because queue default would hold more than its share: cpu=0 held and 1 asked of deserved 500m.")
+    share = "cpu=0 held and 1 asked of deserved 500m"
+    assert made.why("wants").endswith(f"No victim because queue default would hold more than its share: {share}.")
