@@ -1,7 +1,6 @@
 """The numbered items of the conformance checklist, and how the run of their tests is told.
 
 A test names its item: `test_item_019_...` covers item 19; an item passes when each of its tests that ran has passed and at least one ran.
-What is not built yet is one table here, so that taking a line out is all that turns the item's tests on.
 """
 
 from __future__ import annotations
@@ -12,10 +11,6 @@ from typing import Any
 
 ITEMS = 150
 NAME = re.compile(r"test_items?_(\d{3})(?:_(\d{3}))?_")
-
-STEP_TWO: dict[int, str] = {
-}
-"""Items whose feature is absent today, with the reason."""
 
 
 def items_of(name: str) -> list[int]:

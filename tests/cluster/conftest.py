@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.api import Api
-from tests.cluster.checklist import STEP_TWO, Tally, items_of
+from tests.cluster.checklist import Tally, items_of
 
 FAKE_NODES = 10
 _tally = Tally()
@@ -29,8 +29,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for number in items_of(item.name):
             item.add_marker(pytest.mark.scenario("local-cluster", number))
-            if number in STEP_TWO:
-                item.add_marker(pytest.mark.skip(reason=STEP_TWO[number]))
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
