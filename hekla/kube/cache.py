@@ -170,7 +170,7 @@ class Cache(Generic[T]):
                 await asyncio.sleep(max(1.0, self._backoff()))
 
     async def _list(self) -> str:
-        listing = await self._client.list(self.kind, self._namespace, labels=self._labels, fields=self._fields, limit=self._page)
+        listing = await self._client.ahead().list(self.kind, self._namespace, labels=self._labels, fields=self._fields, limit=self._page)
         for problem in listing.malformed:
             self._on_malformed(problem)
         self._recovered()
@@ -187,7 +187,7 @@ class Cache(Generic[T]):
     async def _is_another_history(self, version: str) -> bool:
         """After the connection was lost: whether the server is older than what was seen of it, as a new cluster at the same
         address is.  A watch from a version in its future would be silent, and then miss what came before."""
-        answer = await self._client.request("GET", self.kind.path(self._namespace), {"limit": "1"})
+        answer = await self._client.ahead().request("GET", self.kind.path(self._namespace), {"limit": "1"})
         newest = self.kind.decode_list(answer.body).resource_version
         return newest.isdigit() and version.isdigit() and int(newest) < int(version)
 

@@ -28,6 +28,8 @@ class Expectations:
 
     `owner_of` gives the controller key of a child, or None.  Give `observe` to the children's cache as its `on_change`
     listener *before* the listener that queues keys, so that a queued key finds its expectation fulfilled.
+    What was answered is waited for `deadline` seconds: it is there, and only the watch is late.  What was sent and not answered may
+    never have been done; `doubt` says how long to wait for that (as long, unless given).
     """
 
     def __init__(
@@ -35,10 +37,12 @@ class Expectations:
         owner_of: Callable[[Any], str | None] | None = None,
         *,
         deadline: float = DEADLINE,
+        doubt: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._owner_of = owner_of
         self._deadline = deadline
+        self._doubt = deadline if doubt is None else doubt
         self._clock = clock
         self._pending: dict[str, dict[str, float]] = {}
 
@@ -50,7 +54,7 @@ class Expectations:
         now = self._clock()
         late = [token for token, until in pending.items() if until <= now]
         for token in late:
-            log.warning("%s: did not see %s within %.0f s; going on without", key, token, self._deadline)
+            log.warning("%s: did not see %s in time; going on without", key, token)
             self._fulfil(key, token)
         return key not in self._pending
 
@@ -97,6 +101,8 @@ class Expectations:
         except TransportError as error:
             if not error.sent:
                 self._fulfil(key, token)
+            elif token in self._pending.get(key, ()):
+                self._pending[key][token] = self._clock() + self._doubt
             raise  # sent, but not answered: it may have been carried out, so the expectation stands
         except Exception:
             self._fulfil(key, token)

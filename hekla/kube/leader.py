@@ -73,7 +73,7 @@ class LeaderElection:
         self.name = name
         self.namespace = namespace
         self.holder = holder or identity()
-        self._client = client
+        self._client = client.ahead()  # a renewal that waits behind the work it protects would come too late
         self._durations = durations or Durations()
         if problem := self._durations.problem():
             raise ValueError(f"leader election: {problem}")

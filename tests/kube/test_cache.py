@@ -14,7 +14,7 @@ import pytest
 from hekla.api.core import CONFIG_MAP, ConfigMap
 from hekla.api.kinds import Malformed
 from hekla.kube.cache import Cache
-from hekla.kube.http.message import Response
+from hekla.kube.http.message import Request, Response, Stream
 from tests.kube.scripted_api import ScriptedApi, answer, config_map, expired, scripted_api, status
 
 
@@ -137,6 +137,27 @@ async def test_a_new_cluster_at_the_old_address(tmp_path: Path) -> None:
         await world.api.watching()
         assert world.api.requests[-1].option("resourceVersion") == "5"
         assert world.heard[2:] == ["-old@500", "-older@900", "+new@3"]
+
+
+async def test_a_cache_does_not_queue_behind_the_work_that_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, served = ScriptedApi.handle, 0
+
+    async def slow(self: ScriptedApi, request: Request) -> Response | Stream:
+        nonlocal served
+        if request.method == "POST":
+            await asyncio.sleep(0.002)
+            served += 1
+            return answer(201, config_map("made", 1))
+        return await plain(self, request)
+
+    monkeypatch.setattr(ScriptedApi, "handle", slow)
+    async with a_world(tmp_path) as world:
+        writes = [asyncio.ensure_future(world.cache._client.create(CONFIG_MAP, config_map(f"c{i}", 1), "ns")) for i in range(1000)]
+        await world.until(lambda: served > 0)
+        world.api.break_off()
+        await world.api.watching()
+        assert served < 500
+        await asyncio.gather(*writes)
 
 
 async def test_a_connection_that_breaks_in_the_middle_of_a_line(tmp_path: Path) -> None:

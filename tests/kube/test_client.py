@@ -11,7 +11,7 @@ import pytest
 from hekla.api.core import CONFIG_MAP, POD, ConfigMap
 from hekla.api.meta import ObjectMeta
 from hekla.kube import errors
-from hekla.kube.client import Client
+from hekla.kube.client import PAGE_TRIES, Client
 from hekla.kube.config import Connection
 from hekla.kube.credentials import TokenFile
 from hekla.kube.http.client import Target
@@ -86,6 +86,31 @@ async def test_a_list_comes_in_pages(tmp_path: Path) -> None:
         assert listing.resource_version == "77"
         assert [r.option("continue") for r in api.requests] == ["", "3", "6"]
         assert {r.option("labelSelector") for r in api.requests} == {"a=b"}
+
+
+async def test_a_page_that_is_lost_costs_that_page_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hekla.kube.client.PAGE_DELAYS", (0.001, 0.002))
+    async with scripted_api(tmp_path) as (api, client):
+        api.objects = [config_map(f"c{i}", i) for i in range(5)]
+        handle, lost = api._list, {"2": 3, "4": 1}
+
+        def losing(request: Request) -> Response:
+            at = request.option("continue")
+            if lost.get(at):
+                lost[at] -= 1
+                return answer(500, status(500, "InternalError"))
+            return handle(request)
+
+        api._list = losing  # type: ignore[method-assign]
+        listing = await client.list(CONFIG_MAP, limit=2)
+        assert [item.metadata.name for item in listing.items] == [f"c{i}" for i in range(5)]
+        assert [r.option("continue") for r in api.requests] == ["", "2", "2", "2", "2", "4", "4"]
+
+        lost["4"] = 100  # a page that never comes is an error in the end
+        api.requests.clear()
+        with pytest.raises(errors.ServerError):
+            await client.list(CONFIG_MAP, limit=2)
+        assert [r.option("continue") for r in api.requests] == ["", "2", *["4"] * PAGE_TRIES]
 
 
 async def test_pages_that_expire_are_fetched_anew_in_one_piece(tmp_path: Path) -> None:

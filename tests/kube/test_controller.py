@@ -151,6 +151,19 @@ def test_a_request_that_failed_for_certain_expects_nothing() -> None:
     assert not expectations.satisfied("job")
 
 
+def test_what_was_answered_is_waited_for_longer_than_what_was_not() -> None:
+    clock = Clock()
+    expectations = Expectations(owner, deadline=30, doubt=5, clock=clock)
+    with expectations.creating("job", "ns/made"):
+        pass
+    with pytest.raises(TransportError), expectations.creating("job", "ns/perhaps"):
+        raise TransportError("the server closed the connection", sent=True)
+    clock.now += 6
+    assert not expectations.satisfied("job")
+    expectations.observe(None, config_map("made", 1, owner="job"))
+    assert expectations.satisfied("job")
+
+
 def test_an_expectation_is_given_up_after_its_deadline() -> None:
     clock = Clock()
     expectations = Expectations(owner, deadline=30, clock=clock)

@@ -168,6 +168,32 @@ async def test_a_request_that_takes_too_long(socket: Path, monkeypatch: pytest.M
         await client.close()
 
 
+async def test_what_goes_first_waits_for_one_answer_only(socket: Path) -> None:
+    served: list[str] = []
+    go_on = asyncio.Event()
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head, _ = await read_request(reader)
+            if not head:
+                return
+            served.append(head.split()[1])
+            await go_on.wait()
+            writer.write(OK)
+
+    async with scripted(script, socket) as target:
+        client = HttpClient(target, pool=1)
+        work = [asyncio.ensure_future(client.request("POST", f"/work{i}")) for i in range(3)]
+        await asyncio.sleep(0)  # all of them wait now, but for the one that has the connection
+        first = [asyncio.ensure_future(client.request("GET", f"/first{i}", first=True)) for i in range(2)]
+        await asyncio.sleep(0)
+        first[0].cancel()
+        go_on.set()
+        await asyncio.gather(*work, first[1])
+        await client.close()
+    assert served == ["/work0", "/first1", "/work1", "/work2"]
+
+
 async def test_a_request_given_up_frees_its_place(socket: Path) -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head, _ = await read_request(reader)

@@ -46,7 +46,8 @@ WAITING = 2.0
 """Seconds between two looks for something that a job waits for and that is not watched."""
 LONGEST_BACKOFF = 10.0
 UNSEEN = 5.0
-"""Seconds to wait for the watch to show what was written.  Names are fixed and deletions go by uid, so trying again is harmless."""
+"""Seconds to wait for the watch to show what was written and not answered.  Names are fixed and deletions go by uid, so trying again
+is harmless; but what was answered is there, and writing it again would only keep a late watch late."""
 
 
 @dataclass(slots=True)
@@ -92,7 +93,7 @@ class JobController(Controller):
         self._memory: dict[str, _Memory] = {}
         self._orders: dict[str, list[Trigger]] = {}
         """Commands for jobs, consumed and not yet carried out."""
-        self.expectations = Expectations(_job_key, deadline=UNSEEN)
+        self.expectations = Expectations(_job_key, doubt=UNSEEN)
         self._pods = PodRequests(client, self.expectations, events, clock)
         self._failures = Failures(client, self._note_failure, self.queue.add)
         caches.pods.on_change(self.expectations.observe)
