@@ -110,6 +110,11 @@ class Place:
         answer = self.api.get(f"{GROUPS}/{job['metadata']['name']}-{job['metadata']['uid']}")
         return answer.tree if answer.status == 200 else {}
 
+    def cordon(self, yes: bool) -> None:
+        """No pod is placed anywhere, or again everywhere."""
+        for node in self.nodes:
+            assert self.api.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": yes}}).status == 200
+
     def remove(self, name: str) -> None:
         """Delete a job, and wait until nothing of it is left."""
         job = self.job(name)
