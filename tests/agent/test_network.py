@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,14 @@ async def fetch(host: str, port: int) -> bytes:
         except OSError:  # it does not listen yet
             await asyncio.sleep(0.1)
     raise AssertionError(f"nobody answered at {host}:{port}")
+
+
+async def laid_anew(address: str, words: bytes) -> None:
+    """Waits until the pod answers again; until its network is back, somebody beyond the cluster may answer in its place."""
+    deadline = time.monotonic() + 20
+    while await fetch(address, 80) != words:
+        assert time.monotonic() < deadline, f"the pod at {address} has no network again after 20 s"
+        await asyncio.sleep(0.1)
 
 
 @pytest.mark.scenario("local-cluster", 137)
@@ -214,6 +223,7 @@ async def test_networks_outlive_the_agent_and_are_laid_anew_when_their_keeper_di
     with connect(live.agent.root) as connection:
         pid = ask(connection, {"do": "hello"})["pid"]
     os.kill(pid, signal.SIGKILL)
+    await laid_anew(address, b"still here")
     assert await get(live, "after-keeper", f"http://{address}/") == "still here"
     assert await fetch(address, 80) == b"still here"
     assert container(await live.pod("lasting"))["restartCount"] == 0
