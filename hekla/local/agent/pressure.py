@@ -213,7 +213,7 @@ def too_much(worker: Worker) -> str:
     for volume in worker.pod.spec.volumes:
         if volume.empty_dir is None:
             continue
-        size = size_of(worker.mounted.get(volume.name, worker.directory.volumes / volume.name))
+        size = size_of(worker.volumes.paths.get(volume.name, worker.directory.volumes / volume.name))
         limit = volume.empty_dir.size_limit
         if limit and size > quantity.whole(limit):
             return f'Usage of EmptyDir volume "{volume.name}" exceeds the limit "{limit}". '

@@ -10,27 +10,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import signal
 import time
 from collections.abc import Callable
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from hekla.api import core, quantity
 from hekla.kube.errors import ApiError, Conflict, NotFound
 from hekla.kube.http.client import TransportError
-from hekla.local.agent import containers, environment, isolation, powers, preload, probes, resizing, statuses, volumes
+from hekla.local.agent import containers, environment, isolation, probes, resizing, statuses, volumes
 from hekla.local.agent.containers import Run
 from hekla.local.agent.host import HOST_ADDRESS, Host
-from hekla.local.agent.hosts import kernel_hostname
 from hekla.local.agent.images import ImageError
+from hekla.local.agent.launching import Launching
+from hekla.local.agent.mounting import Mounting
 from hekla.local.agent.network.network import NetworkError
-from hekla.local.agent.records import Launch, PodDirectory, PodRecord
+from hekla.local.agent.records import PodDirectory, PodRecord
 from hekla.local.agent.runtime import CannotStart, Instance
 from hekla.local.agent.statuses import FINAL, PENDING, PodView
-from hekla.local.agent.tokens import Tokens
 
 log = logging.getLogger("agent.pod")
 
@@ -57,7 +55,7 @@ class Worker:
         self.allocatable = allocatable
         self.closed = closed
         self.directory = PodDirectory(host.root, self.uid)
-        self.tokens = Tokens(host.client, pod)
+        self.volumes = Mounting(host, pod, self.directory)
         self.inits, self.mains = containers.runs_of(pod)
         self.guests: list[Run] = []
         """Ephemeral containers."""
@@ -76,7 +74,6 @@ class Worker:
         """Why the node ends the pod; empty while it does not."""
         self.machine_stops = False
         self.scratch_limits = volumes.scratch_limits(pod)
-        self.mounted: dict[str, Path] = {}
         self.cable: str | None = None
         """Path of the pod's network namespace; None until it is connected, "" where it shares the machine's."""
         self.stop_began: float | None = None
@@ -276,82 +273,15 @@ class Worker:
     def sources(self) -> environment.Sources:
         return self.host.sources(self.pod, self.view.pod_ip, self.allocatable())
 
-    # --- volumes ----------------------------------------------------------------------------------------------------------
-
     async def mount(self) -> bool:
         """Brings the volumes up to date; False while one of them cannot be."""
-        group = self.pod.spec.security_context.fs_group if self.pod.spec.security_context else None
-        if not self.host.isolation.change_user:
-            group = None
         try:
-            await self.tokens.renew()
-            sources = self.sources()
-            for volume in self.pod.spec.volumes:
-                if volume.name in self.mounted and not comes_from_objects(volume):
-                    continue
-                self.mounted[volume.name] = await self.mount_one(volume, sources, group)
+            await self.volumes.renew(self.pod, [run.spec for run in self.runs], self.sources)
         except (volumes.MountError, ApiError, TransportError) as error:
             text = str(error) if isinstance(error, volumes.MountError) else f"MountVolume.SetUp failed: {error}"
             self.complain("FailedMount", text)
-            # A pod that runs already keeps the files that it has.
-            return all(volume.name in self.mounted for volume in self.pod.spec.volumes)
+            return self.volumes.complete
         return True
-
-    async def mount_one(self, volume: core.Volume, sources: environment.Sources, group: int | None) -> Path:
-        path = self.directory.volumes / volume.name
-        files = volumes.payload(self.pod, volume, sources, self.tokens.values)
-        if files is not None:
-            volumes.swap(path, files, self.reader(group))
-            return path
-        if volume.host_path is not None:
-            return volumes.host_path(volume.name, volume.host_path)
-        if volume.persistent_volume_claim is not None:
-            return await self.claimed(volume.name, volume.persistent_volume_claim.claim_name, group)
-        if volume.ephemeral is not None:
-            return await self.claimed(volume.name, f"{self.pod.metadata.name}-{volume.name}", group)
-        if volume.empty_dir is None and any(
-            getattr(volume, kind) is not None for kind in ("csi", "nfs", "iscsi", "rbd", "cephfs", "image", "fc")
-        ):
-            if volume.csi is not None:
-                raise volumes.failed(volume.name, f"driver name {volume.csi.driver} not found in the list of registered CSI drivers")
-            raise volumes.failed(volume.name, "this node has no driver for such volumes")
-        if volume.empty_dir is not None and volume.empty_dir.medium == "Memory":
-            found = volumes.memory_directory(self.host.root, self.uid, volume.name, group)
-            if found is not None:
-                return found
-        return volumes.empty_directory(path, group)
-
-    def reader(self, group: int | None) -> tuple[int, int] | None:
-        """Who must be able to read files that come from objects."""
-        if not self.host.isolation.change_user:
-            return None
-        users = {user for run in self.runs if (user := user_of(self.pod, run.spec)[0]) is not None}
-        if len(users) == 1 and group is None:
-            return users.pop(), -1
-        return None if group is None else (-1, group)
-
-    async def claimed(self, volume: str, claim: str, group: int | None) -> Path:
-        """The directory of a bound claim whose volume is one of this machine.  Raises MountError."""
-        client: Any = self.host.client
-        try:
-            found = await client.get(core.PERSISTENT_VOLUME_CLAIM.untyped, claim, self.pod.metadata.namespace)
-            name = found.get("spec", {}).get("volumeName")
-            if not name or found.get("status", {}).get("phase") != "Bound":
-                raise volumes.failed(volume, f'persistentvolumeclaim "{claim}" is not bound')
-            spec = (await client.get(core.PERSISTENT_VOLUME.untyped, name)).get("spec", {})
-        except NotFound as error:
-            raise volumes.failed(volume, str(error)) from error
-        if "csi" in spec:
-            driver = spec["csi"].get("driver", "")
-            raise volumes.failed(volume, f"driver name {driver} not found in the list of registered CSI drivers")
-        path = (spec.get("hostPath") or spec.get("local") or {}).get("path")
-        if not path:
-            raise volumes.failed(volume, f'persistentvolume "{name}" is neither hostPath nor local')
-        kind = (spec.get("hostPath") or {}).get("type", "DirectoryOrCreate")
-        found = volumes.host_path(volume, core.HostPathVolumeSource(path=path, type=kind or "DirectoryOrCreate"))
-        if group is not None and "local" in spec:
-            volumes.share(found, group)
-        return found
 
     # --- containers -------------------------------------------------------------------------------------------------------
 
@@ -415,7 +345,10 @@ class Worker:
         attempt = run.attempt + 1 if run.view.ended is not None else run.attempt
         slot = self.directory.slot(run.spec.name, attempt)
         try:
-            launch = self.launch(run, attempt)
+            launching = Launching(
+                self.host, self.pod, self.directory, self.volumes.paths, self.sources(), self.view.pod_ip, self.cable, self.complain,
+            )  # fmt: skip
+            launch = launching.of(run.spec, attempt)
         except ImageError as error:
             return self.cannot_pull(run, error)
         except environment.ConfigError as error:
@@ -471,85 +404,6 @@ class Worker:
         self.complain("Failed", f'Failed to pull image "{run.spec.image}": {error.message}', run.spec.name)
         return run.start_at - time.time()
 
-    def launch(self, run: Run, attempt: int) -> Launch:
-        """What to start.  Raises ImageError, ConfigError, MountError."""
-        spec, pod, host = run.spec, self.pod, self.host
-        image = host.image_environment()
-        if programs := host.images.path(spec.image):
-            image["PATH"] = ":".join((*programs, image["PATH"]))
-        if not spec.command:
-            image["HEKLA_POD_IP"] = self.view.pod_ip if host.isolation.private_addresses and not self.cable else ""
-        built = environment.build(pod, spec, self.sources(), image)
-        if built.skipped:
-            names = ", ".join(built.skipped)
-            self.complain("InvalidEnvironmentVariableNames", f"Keys [{names}] were skipped: they are no names of variables", spec.name)
-        known = built.variables
-        command = [environment.expand(word, known) for word in spec.command]
-        args = [environment.expand(word, known) for word in spec.args]
-        port = spec.ports[0].container_port if spec.ports else None
-        argv = host.images.argv(spec.image, command, args, port)
-        user, group, groups = user_of(pod, spec)
-        security = spec.security_context or core.SecurityContext()
-        whole = pod.spec.security_context or core.PodSecurityContext()
-        refuses_root = whole.run_as_non_root if security.run_as_non_root is None else security.run_as_non_root
-        if refuses_root and (user if user is not None and host.isolation.change_user else os.geteuid()) == 0:
-            raise environment.ConfigError("container has runAsNonRoot and image will run as root")
-        slot = self.directory.slot(spec.name, attempt)
-        slot.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        scratch = self.directory.scratch / spec.name
-        scratch.mkdir(exist_ok=True)
-        os.chmod(scratch, 0o777)
-        mounts, beneath = volumes.mounts(spec, self.mounted, known)
-        message = spec.termination_message_path or "/dev/termination-log"
-        mounts.append((str(containers.message_file(slot)), message, False))
-        cwd = environment.expand(spec.working_dir, known)
-        if host.isolation.mounts:
-            if not pod.spec.host_network or not any(target == "/etc/hosts" for _, target, _ in mounts):
-                mounts.append((str(self.directory.hosts), "/etc/hosts", False))
-            taken = {target for _, target, _ in mounts}
-            if self.cable or pod.spec.dns_policy == "None" or pod.spec.dns_config is not None:
-                mounts.append((str(self.directory.path / "resolv.conf"), "/etc/resolv.conf", False))
-                if self.cable and (switch := host.name_switch()) is not None:
-                    mounts.append((switch, "/etc/nsswitch.conf", True))
-            if os.path.exists("/etc/hostname"):
-                mounts.append((str(self.directory.path / "hostname"), "/etc/hostname", False))
-            mounts = [entry for at, entry in enumerate(mounts) if at < len(taken) or entry[1] not in taken]
-            if cwd and not os.path.isdir(cwd) and not any((cwd + "/").startswith(t.rstrip("/") + "/") for _, t, _ in mounts):
-                mounts.append((str(scratch), cwd, False))
-        else:
-            paths = isolation.Paths(mounts)
-            argv = paths.rewrite_all(argv)
-            known = isolation.hints(known, self.directory.hosts, paths)
-            cwd = paths.rewrite(cwd) if cwd else cwd
-            mounts = []
-            if cwd and not os.path.isdir(cwd):
-                cwd = str(scratch)
-        if library := self.preloaded(user, mounts):
-            own_name = "" if "uts" in host.isolation.namespaces else kernel_hostname(pod)
-            known = preload.variables(known, library, self.view.pod_ip, own_name)
-        cgroup = host.groups.make(self.uid, spec, attempt) if host.groups is not None else ""
-        return Launch(
-            argv=argv, env=known, cwd=cwd or str(scratch), mounts=mounts, hostname=kernel_hostname(pod), cgroup=cgroup,
-            user=user if host.isolation.change_user else None, group=group if host.isolation.change_user else None,
-            groups=groups if host.isolation.change_user else [], beneath=beneath,
-            namespaces=[kind for kind in host.isolation.namespaces if kind != "pid" or not pod.spec.host_pid],
-            read_only=bool(security.read_only_root_filesystem),
-            closed=host.closed, shown=host.shown(scratch), dropped=powers.dropped(security) if host.isolation.mounts else [],
-            no_new_privileges=security.allow_privilege_escalation is False,
-            stdin=spec.stdin, stdin_once=spec.stdin_once, tty=spec.tty,
-            network=self.cable or "",
-        )  # fmt: skip
-
-    def preloaded(self, user: int | None, mounts: list[tuple[str, str, bool]]) -> str:
-        """Where the container finds the library that keeps its ports and names apart; "" where it goes without."""
-        host = self.host
-        if not host.preload or self.cable or self.pod.spec.host_network:
-            return ""
-        if host.isolation.mounts:  # at a place of its own: a volume may lie over the agent's directory
-            mounts.append((host.preload, preload.PLACE, True))
-            return preload.PLACE
-        return host.preload if user is None or not host.isolation.change_user else ""  # others may not go where it lies
-
     # --- probes and hooks -------------------------------------------------------------------------------------------------
 
     def target(self, run: Run) -> probes.Target:
@@ -557,7 +411,7 @@ class Worker:
         ports = {port.name: port.container_port for port in run.spec.ports if port.name}
         if self.host.isolation.mounts:
             return probes.Target(run.instance, self.view.pod_ip, ports)
-        paths = isolation.Paths(volumes.mounts(run.spec, self.mounted, {})[0])
+        paths = isolation.Paths(volumes.mounts(run.spec, self.volumes.paths, {})[0])
         return probes.Target(run.instance, self.view.pod_ip, ports, paths.rewrite)
 
     async def after_start(self, run: Run) -> None:
@@ -756,23 +610,6 @@ class Worker:
                 self.host.note_ready(self.uid, condition["status"] == "True" and not self.pod.metadata.deletion_timestamp)
         meta = self.pod.metadata
         self.host.reporter.put(self.uid, meta.namespace, meta.name, {**status, "conditions": patched} if patched else status)
-
-
-def comes_from_objects(volume: core.Volume) -> bool:
-    """Whether a volume's files may change while the pod runs; all others are set up once."""
-    return any(kind is not None for kind in (volume.config_map, volume.secret, volume.downward_api, volume.projected))
-
-
-def user_of(pod: core.Pod, spec: core.Container) -> tuple[int | None, int | None, list[int]]:
-    """(user, group, further groups) that a container asks for."""
-    whole = pod.spec.security_context or core.PodSecurityContext()
-    own = spec.security_context or core.SecurityContext()
-    user = own.run_as_user if own.run_as_user is not None else whole.run_as_user
-    group = own.run_as_group if own.run_as_group is not None else whole.run_as_group
-    groups = [*whole.supplemental_groups, *([whole.fs_group] if whole.fs_group is not None else [])]
-    if user is not None and group is None:
-        group = 0
-    return user, group, groups
 
 
 def go_seconds(seconds: float) -> str:
