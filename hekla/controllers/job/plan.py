@@ -24,7 +24,7 @@ from .counts import FAILED, PENDING, RUNNING, SUCCEEDED, Counts
 from .dependencies import ready
 from .plugins import UNMARKED
 from .podgroup import complaint, lets_pods_in, of_earlier_run
-from .policies import POD_EVICTED, POD_FAILED, Trigger, decide, triggers
+from .policies import POD_EVICTED, POD_FAILED, Ruling, Trigger, decide, triggers
 from .states import Deed, Situation, Verb
 from .volumes import claim_name
 
@@ -119,7 +119,7 @@ def _choose(view: View) -> _Choice:
         elif due > view.now:
             choice.delayed.append(trigger)
             choice.wake = min(choice.wake or due - view.now, due - view.now)
-        elif ruling.action == states.SYNC_JOB:
+        elif ruling.action == states.SYNC_JOB or _aimless(view, ruling, trigger):
             choice.used.append(trigger)
         elif not choice.triggers or (ruling.action == choice.action and ruling.action in states.TARGETED):
             choice.action = ruling.action
@@ -139,6 +139,17 @@ def _seen(view: View) -> list[Trigger]:
     if not view.job.spec.policies and not any(task.policies for task in view.job.spec.tasks):
         return []
     return list(triggers(view.job, view.pods.values()))
+
+
+def _aimless(view: View, ruling: Ruling, trigger: Trigger) -> bool:
+    """Whether a restart of a partition finds no pod of it, as in a task without partitions.
+
+    Chosen all the same, it would stop nothing and keep the job from its pods for as long as the trigger stands.
+    """
+    if ruling.action != states.RESTART_PARTITION:
+        return False
+    aim = _Choice(states.RESTART_PARTITION, [trigger])
+    return not any(_aimed_at(aim, pod) for pod in view.pods.values() if not pod.leaving)
 
 
 def _overtaken(view: View, trigger: Trigger) -> bool:
@@ -188,8 +199,6 @@ def _kill_target(view: View, deed: Deed, choice: _Choice) -> Plan:
             counts.terminating += 1
         else:
             counts.add(pod.metadata.annotations.task, pod.status.phase)
-    if choice.action == states.RESTART_PARTITION and not victims:
-        return Plan(view.job.status)
     retries = view.job.status.retry_count + int(deed.retry)
     fresh = msgspec.structs.replace(status.counted(view.job.status, counts), retry_count=retries)
     fresh = _entered(view, fresh, deed.outcome(_situation(view, counts, retries)), choice)

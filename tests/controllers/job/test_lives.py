@@ -374,6 +374,15 @@ def test_a_partition_is_restarted_as_a_whole() -> None:
     assert world.phase == "Restarting" and world.status.running == 2
 
 
+def test_a_restart_of_a_partition_that_is_not_there_keeps_no_pod_away() -> None:
+    world = World(job_of(task("a", 2), policies=[policy("RestartPartition", "PodFailed")])).started()
+    world.fail("train-a-0")
+    world.pods.pop("train-a-1")
+    made = world.look()
+    assert not made.delete and world.status.retry_count == 0 and world.status.failed == 1
+    assert world.created[-1] == "train-a-1", "the other pod comes back while the failed one stands"
+
+
 @pytest.mark.scenario("controllers", 35)
 @pytest.mark.parametrize(
     ("event", "action", "end"),

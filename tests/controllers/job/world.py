@@ -122,9 +122,9 @@ class World:
     def settle(self, looks: int = 20) -> str:
         """Look until nothing changes; gives the phase."""
         for _ in range(looks):
-            before = (self.job.status, set(self.pods), self.group is None)
+            before = (self.job.status, set(self.pods), self.group is None, list(self.inbox))
             self.look()
-            if before == (self.job.status, set(self.pods), self.group is None):
+            if before == (self.job.status, set(self.pods), self.group is None, self.inbox):
                 return self.phase
         raise AssertionError(f"the job does not come to rest in {self.phase}")
 
