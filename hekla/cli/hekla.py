@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import NamedTuple
 
 from hekla import __version__
+from hekla.cli.reader import while_read
 
 
 class Command(NamedTuple):
@@ -56,7 +57,10 @@ def usage() -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs one command; gives its exit code (2 for a command that does not exist)."""
-    arguments = sys.argv[1:] if argv is None else argv
+    return while_read(lambda: _run(sys.argv[1:] if argv is None else argv))
+
+
+def _run(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(usage())
         return 0
@@ -74,6 +78,3 @@ def main(argv: list[str] | None = None) -> int:
         return int(import_module(command.module).main(rest))
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from hekla.cli.reader import while_read
 from hekla.cli.vcctl.command import Command, CommandError, Invocation
 from hekla.cli.vcctl.help import help_text, usage_text
 from hekla.cli.vcctl.parsing import UsageError, parse
@@ -18,6 +19,10 @@ MISUSED = 1
 
 
 def run(root: Command, argv: Sequence[str]) -> int:
+    return while_read(lambda: _run(root, argv))
+
+
+def _run(root: Command, argv: Sequence[str]) -> int:
     try:
         invocation = parse(root, argv)
     except UsageError as error:
@@ -34,10 +39,6 @@ def run(root: Command, argv: Sequence[str]) -> int:
         return FAILED
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        # The reader has gone (`| head`): no fault of ours, and nothing more to say to it.
-        sys.stderr.close()
-        return 0
 
 
 def _act(invocation: Invocation) -> int:
