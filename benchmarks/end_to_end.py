@@ -47,8 +47,8 @@ class Pod(msgspec.Struct, gc=False):
     """What the measurement looks at."""
 
     metadata: Metadata
-    spec: Spec
-    status: Status
+    spec: Spec = msgspec.field(default_factory=Spec)
+    status: Status = msgspec.field(default_factory=Status)
 
 
 class Pods:
@@ -91,7 +91,8 @@ class Pods:
             if left <= 0:
                 raise TimeoutError(f"{getattr(self, what)} of {count} pods {what} after {seconds:.0f} s")
             try:
-                await asyncio.wait_for(self.changed.wait(), left)
+                async with asyncio.timeout(left):
+                    await self.changed.wait()
             except TimeoutError:
                 continue
 

@@ -90,7 +90,11 @@ class Watch(Generic[T]):
             if isinstance(event.object, Status):
                 self._failure = from_status(msgspec.to_builtins(event.object))
                 break
-            if not isinstance(event.object, Malformed):
+            if event.type == BOOKMARK and isinstance(event.object, Malformed):
+                # Not an object at all, so a reader's struct may well want more of it than it says; only the version matters.
+                bare: Any = {"metadata": {"resourceVersion": event.object.resource_version}}
+                events.append(Event(event.type, bare))
+            elif not isinstance(event.object, Malformed):
                 events.append(Event(event.type, event.object))
             elif self._on_malformed is not None:
                 self._on_malformed(event.object)

@@ -145,7 +145,8 @@ class Scheduler:
             if self.tape is not None:
                 self.tape.close()
             try:
-                await asyncio.wait_for(asyncio.shield(self.carrier.settle()), 5)
+                async with asyncio.timeout(5):  # it only looks on: the writes go on when it gives up
+                    await self.carrier.settle()
             except TimeoutError:
                 log.warning("%d writes were not answered in time", len(self.carrier.tasks))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from hekla.api.core import CONFIG_MAP, ConfigMap
 from hekla.api.kinds import Malformed
+from hekla.api.meta import ObjectMeta
 from hekla.kube.cache import Cache
 from hekla.kube.http.message import Request, Response, Stream
 from tests.kube.scripted_api import ScriptedApi, answer, config_map, expired, scripted_api, status
@@ -189,6 +191,27 @@ async def test_malformed_objects_are_left_out_and_reported(tmp_path: Path) -> No
         assert world.heard == ["+a@1", "-a@1", "+b@11", "+c@13"]
         world.api.feed(("MODIFIED", config_map("a", 14)))
         await world.until(lambda: world.names() == ["a", "b", "c"])
+
+
+async def test_a_bookmark_is_no_object_and_so_never_malformed(tmp_path: Path) -> None:
+    class Wanting(msgspec.Struct):
+        """A reader's struct that insists on what a bookmark has not."""
+
+        metadata: ObjectMeta
+        data: dict[str, str]
+
+    async with scripted_api(tmp_path) as (api, client):
+        api.objects, api.version = [config_map("a", 11)], 11
+        malformed: list[Malformed] = []
+        kind = replace(CONFIG_MAP, type=Wanting)
+        cache: Cache[Any] = Cache(client, kind, on_malformed=malformed.append)  # type: ignore[arg-type]
+        async with cache:
+            await api.watching()
+            api.feed(("BOOKMARK", {"kind": "ConfigMap", "metadata": {"resourceVersion": "40"}}))
+            async with asyncio.timeout(5):
+                while cache.resource_version != "40":
+                    await asyncio.sleep(0.001)
+        assert (malformed, [one.metadata.name for one in cache.all()]) == ([], ["a"])
 
 
 async def test_indexes_follow(tmp_path: Path) -> None:

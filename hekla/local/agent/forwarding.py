@@ -46,7 +46,8 @@ class Ports:
     async def connect(self, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Raises NotListening."""
         try:
-            return await asyncio.wait_for(asyncio.open_connection(self.address, port, limit=PIECE), CONNECT_PATIENCE)
+            async with asyncio.timeout(CONNECT_PATIENCE):
+                return await asyncio.open_connection(self.address, port, limit=PIECE)
         except TimeoutError:
             why = "i/o timeout"
         except OSError as error:

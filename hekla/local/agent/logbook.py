@@ -132,7 +132,8 @@ class Clock:
         waiting = self._waiting.setdefault(str(slot.log), [])
         waiting.append(future)
         try:
-            await asyncio.wait_for(future, 1.0)
+            async with asyncio.timeout(1.0):
+                await future
         except TimeoutError:
             pass
         finally:

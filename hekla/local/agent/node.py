@@ -150,7 +150,8 @@ class NodeKeeper:
                     log.info("node %s: status not written yet: %s", self.name, error)
                     wait = RETRY
                 try:
-                    await asyncio.wait_for(self._check.wait(), max(0.1, wait))
+                    async with asyncio.timeout(max(0.1, wait)):
+                        await self._check.wait()
                 except TimeoutError:
                     continue
         finally:

@@ -65,7 +65,8 @@ async def run_inside(instance: Instance, command: list[str], timeout: float) -> 
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
     try:
-        output, _ = await asyncio.wait_for(process.communicate(), timeout)
+        async with asyncio.timeout(timeout):
+            output, _ = await process.communicate()
     except TimeoutError:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
@@ -77,7 +78,8 @@ async def run_inside(instance: Instance, command: list[str], timeout: float) -> 
 async def connect(host: str, port: int, timeout: float) -> Outcome:
     """Whether somebody listens."""
     try:
-        _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), timeout)
+        async with asyncio.timeout(timeout):
+            _, writer = await asyncio.open_connection(host, port)
     except (OSError, TimeoutError) as error:
         return Outcome(False, f"dial tcp {host}:{port}: {reason(error, timeout)}")
     writer.close()
@@ -139,7 +141,8 @@ async def fetch(host: str, port: int, path: str, secure: bool, given: Mapping[st
 async def grpc_health(host: str, port: int, service: str, timeout: float) -> Outcome:
     """Good when the server says that it serves."""
     try:
-        said = await asyncio.wait_for(health(host, port, service), timeout)
+        async with asyncio.timeout(timeout):
+            said = await health(host, port, service)
     except TimeoutError:
         return Outcome(False, f'timeout: failed to connect service "{host}:{port}" within {timeout:g}s')
     except (OSError, HealthError) as error:

@@ -179,7 +179,8 @@ class Wire(asyncio.Protocol):
         for inlet in self.inlets:
             inlet.drop()
         try:
-            await asyncio.wait_for(self.gone.wait(), PARTING)
+            async with asyncio.timeout(PARTING):
+                await self.gone.wait()
         except TimeoutError:
             if self.transport is not None:
                 self.transport.close()

@@ -172,7 +172,8 @@ class Worker:
             if wait is None:
                 return
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), wait if wait > 0 else 0.001)
+                async with asyncio.timeout(wait if wait > 0 else 0.001):
+                    await self._woken.wait()
 
     async def step(self) -> float | None:
         """Does what is next; gives the seconds until it wants to run again, None when the pod is over."""
@@ -502,11 +503,13 @@ class Worker:
         least = time.time() + SHORTEST_GRACE if hook is not None else 0.0
         while not run.ended.is_set() and (wait := max(left(), least - time.time())) > 0:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(run.ended.wait(), min(wait, 0.25))
+                async with asyncio.timeout(min(wait, 0.25)):
+                    await run.ended.wait()
         if not run.ended.is_set():
             await self.host.runtime.kill(run.instance)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(run.ended.wait(), SHORTEST_GRACE)
+                async with asyncio.timeout(SHORTEST_GRACE):
+                    await run.ended.wait()
 
     async def fail(self, reason: str, message: str) -> None:
         """Ends the pod as a whole."""

@@ -187,7 +187,9 @@ class Server:
             try:
                 await loop.sock_connect(onward, (server, 53))
                 await loop.sock_sendall(onward, query)
-                reply(await asyncio.wait_for(loop.sock_recv(onward, 65535), PATIENCE))
+                async with asyncio.timeout(PATIENCE):
+                    answered = await loop.sock_recv(onward, 65535)
+                reply(answered)
                 return
             except (OSError, TimeoutError):
                 continue

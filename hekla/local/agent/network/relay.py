@@ -154,7 +154,8 @@ class Listener:
         for address, port in self._targets(peer, connection):
             onward = self._namespaces.socket(socket.SOCK_STREAM, machine=not self._inside(address))
             try:
-                await asyncio.wait_for(loop.sock_connect(onward, (address, port)), CONNECTING)
+                async with asyncio.timeout(CONNECTING):
+                    await loop.sock_connect(onward, (address, port))
             except (OSError, TimeoutError):
                 onward.close()
                 continue
