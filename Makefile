@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test bench lint slow clean
+.PHONY: demo test bench lint slow hunt clean
 
 demo: $(STAMP)
 	$(BIN)/hekla demo
@@ -17,6 +17,10 @@ test: $(STAMP)
 
 slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow
+
+# Properties on examples that nobody has seen yet; run it as often as there is time.
+hunt: $(STAMP)
+	HEKLA_EXAMPLES=search $(BIN)/python -m pytest -m hypothesis -p no:cacheprovider --hypothesis-seed=$$(date +%s)
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks

@@ -1,20 +1,38 @@
-"""The slow lane always ends in time: a slow test that would begin too late is skipped, and says so.
-
-`.ci/run` sets the minutes; without them, as when one runs a slow test by hand, nothing is left out.
-"""
+"""What holds for every test session: where its examples come from, how long its slow lane may take, and that it leaves nothing running."""
 
 from __future__ import annotations
 
 import os
-import time
+import subprocess
 
 import pytest
+from hypothesis import HealthCheck, settings
 
-BEGAN = time.monotonic()
-MINUTES = "HEKLA_SLOW_MINUTES"
+from tests import aftermath, lane
+
+# No limits of time for an example: they would measure what else the machine does.
+settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("landing", settings.get_profile("search"), derandomize=True, database=None, print_blob=True)
+settings.load_profile(os.environ.get("HEKLA_EXAMPLES", "search"))
+
+_aftermath = pytest.StashKey[subprocess.Popen[bytes] | None]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_aftermath] = aftermath.begin()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    waiting = config.stash.get(_aftermath, None)
+    if waiting is not None:
+        aftermath.end(waiting)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items[:] = lane.ordered(items)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    limit = os.environ.get(MINUTES)
-    if limit and item.get_closest_marker("slow") and time.monotonic() - BEGAN > 60 * float(limit):
-        pytest.skip(f"the slow lane has used its {limit} minutes ({MINUTES})")
+    if lane.needs(item) > lane.left():
+        pytest.skip(f"{lane.needs(item):.0f} s are too much for what is left of the slow lane ({lane.MINUTES})")
