@@ -49,6 +49,13 @@ def tensorflow_mirrors_two_workers(runs: Runs) -> None:
         assert re.search(rf"^worker {me} of 2: {LINE}$", logs[f"tensorflow-worker-{me}"], re.M), logs
 
 
+def tensorflow_spreads_variables(runs: Runs) -> None:
+    TENSORFLOW.environment()
+    log = runs.run("tensorflow-ps.yaml", 180)["tensorflow-ps-chief-0"]
+    said = re.search(rf"^2 servers, steps by worker \[(\d+), (\d+)\]: {LINE}$", log, re.M)
+    assert said is not None and min(int(said[1]), int(said[2])) >= 20, log
+
+
 def pytorch_averages_gradients(runs: Runs) -> None:
     PYTORCH.environment()
     log = runs.run("pytorch.yaml", 150)["pytorch-master-0"]

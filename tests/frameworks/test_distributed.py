@@ -44,6 +44,11 @@ def test_tensorflow_mirrors_two_workers(runs: Runs) -> None:
 
 
 @pytest.mark.scenario("controllers", 43)
+def test_tensorflow_spreads_variables_over_parameter_servers(runs: Runs) -> None:
+    expected.tensorflow_spreads_variables(runs)
+
+
+@pytest.mark.scenario("controllers", 43)
 def test_pytorch_averages_gradients(runs: Runs) -> None:
     expected.pytorch_averages_gradients(runs)
 

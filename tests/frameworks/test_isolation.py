@@ -68,10 +68,10 @@ def _with_an_account(files: Tree, job: Tree) -> None:
 @pytest.mark.parametrize(
     "runs_well",
     [
-        expected.tensorflow_mirrors_two_workers, expected.pytorch_averages_gradients, expected.jax_sees_the_devices_of_all,
-        expected.ray_runs_a_task_on_every_node,
+        expected.tensorflow_mirrors_two_workers, expected.tensorflow_spreads_variables, expected.pytorch_averages_gradients,
+        expected.jax_sees_the_devices_of_all, expected.ray_runs_a_task_on_every_node,
     ],
-    ids=["tensorflow", "pytorch", "jax", "ray"],
+    ids=["tensorflow", "tensorflow-ps", "pytorch", "jax", "ray"],
 )  # fmt: skip
 def test_frameworks(runs: Runs, form: str, runs_well: Callable[[Runs], None]) -> None:
     if form == "shared-network" and runs_well is not expected.tensorflow_mirrors_two_workers:
