@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from hekla.admission import Settings, StaticLookup
 from hekla.admission.queuetree import capability_problem, children_problem, depth_problem
@@ -12,6 +14,7 @@ from tests.admission.objects import QUEUES, Tree, amounts, ask, denied, queue
 from tests.admission.test_jobs import scenario
 
 MUTATE, VALIDATE = "/queues/mutate", "/queues/validate"
+EXAMPLES = Path(__file__).parents[2] / "examples" / "queues"
 HIERARCHY, WEIGHTS = "volcano.sh/hierarchy", "volcano.sh/hierarchy-weights"
 
 
@@ -367,3 +370,12 @@ def test_an_update_that_touches_no_share_skips_the_tree():
     old = queue("c", parent="p", **shares(amounts(5)))
 
     assert ask(VALIDATE, {**old, "spec": {**old["spec"], "weight": 9}}, old, queues=(parent, old)).allowed
+
+
+@pytest.mark.parametrize("example", ["weights.yaml", "tree.yaml"])
+def test_the_examples_of_the_page_are_let_in_one_after_the_other(example: str):
+    there = [queue("root", parent=""), queue("default")]
+    for manifest in yaml.safe_load_all((EXAMPLES / example).read_text()):
+        assert ask(MUTATE, manifest, queues=there).allowed
+        assert ask(VALIDATE, manifest, queues=there).message == ""
+        there.append({**manifest, "status": {"state": "Open"}})

@@ -1,8 +1,10 @@
 """Queues against a real API server: opened, closed, down the tree and up again."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
+import yaml
 
 from hekla.api import names, scheduling
 from tests.apiserver_process import ApiServerProcess, shared_apiserver
@@ -106,3 +108,20 @@ async def test_a_queue_with_work_is_closing_until_the_work_is_gone(cluster: Clus
     await state(cluster, "busy", "Closing")
     await cluster.client.delete(scheduling.POD_GROUP, "work", "default")
     await state(cluster, "busy", "Closed")
+
+
+async def test_the_tree_of_the_user_page_closes_and_opens_as_one(cluster: Cluster) -> None:
+    example = Path(__file__).parents[2] / "examples" / "queues" / "tree.yaml"
+    for manifest in yaml.safe_load_all(example.read_text()):
+        await cluster.client.create(scheduling.QUEUE.untyped, manifest)
+    for name in ("research", "training", "notebooks", "production"):
+        await state(cluster, name, "Open")
+    research = cluster.queues.get("research")
+    assert research is not None
+    await cluster.command("CloseQueue", research)
+    for name in ("research", "training", "notebooks"):
+        await state(cluster, name, "Closed")
+    await state(cluster, "production", "Open")
+    await cluster.command("OpenQueue", research)
+    for name in ("research", "training", "notebooks"):
+        await state(cluster, name, "Open")
