@@ -266,6 +266,43 @@ async def test_more_pods_than_a_bridge_has_ports(isolation: Isolation, tmp_path:
         assert started.wait(10) == 0
 
 
+async def test_a_dead_keepers_subnet_is_taken_again_while_the_kernel_still_has_it(isolation: Isolation, tmp_path: Path) -> None:
+    """The kernel takes namespaces away when it has time; somebody who holds one makes that last."""
+    if not isolation.network:
+        pytest.skip("this machine gives pods no network of their own")
+    command = [sys.executable, "-m", "hekla.local.agent.network.keeper", str(tmp_path)]
+    started = subprocess.Popen(command, stdout=subprocess.PIPE)
+    serving = None
+    try:
+        assert started.stdout is not None and started.stdout.readline() == b"ready\n"
+        first = Network(tmp_path)
+        await first.ready()
+        address = first.base.rpartition(".")[0] + ".3"
+        path = await first.attach("u1", address, [], [])
+        serving = subprocess.Popen(["nsenter", f"--net={path}", sys.executable, "-c", SERVER, "80", "still here"])
+        assert await fetch(address, 80) == b"still here"
+        held = os.open(f"/proc/{started.pid}/ns/net", os.O_RDONLY)
+        await first.close()
+        started.kill()
+        started.wait(10)
+        second = Network(tmp_path)
+        try:
+            await second.ready()
+            assert second.base == first.base
+            await second.attach("u1", address, [serving.pid], [])
+            assert await fetch(address, 80) == b"still here"
+        finally:
+            os.close(held)
+            await second.close()
+    finally:
+        if serving is not None:
+            serving.kill()
+            serving.wait(10)
+        started.kill()
+        started.wait(10)
+        end(tmp_path)
+
+
 @pytest.mark.slow
 async def test_a_network_that_nobody_needs_any_more_ends_by_itself(isolation: Isolation, tmp_path: Path) -> None:
     """As after kill -9 of a whole cluster."""

@@ -11,6 +11,7 @@ answered by `{"id": 1, ...}` or `{"id": 1, "error": "..."}`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -74,6 +75,31 @@ def free(index: int, taken: Iterable[tuple[int, int]]) -> bool:
     return not any((base & mask & own) == (network & mask & own) for network, mask in taken)
 
 
+def label(root: Path) -> str:
+    """What the interface of a directory's network is marked with; the kernel allows 255 bytes."""
+    path = str(root)
+    return path if len(os.fsencode(path)) < 200 else hashlib.sha256(os.fsencode(path)).hexdigest()
+
+
+def abandoned(owner: str, own: Path) -> bool:
+    """Whether the keeper that an interface is marked for has died.  `own` is the directory of this one, which has its lock."""
+    if owner == label(own):
+        return True
+    if not owner.startswith("/"):  # not marked yet, or too long a path
+        return False
+    try:
+        lock = os.open(Path(owner) / "network.lock", os.O_RDWR | os.O_CLOEXEC)
+    except OSError:  # not a directory that can be seen from here
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(lock)
+    return True
+
+
 class Keeper:
     """The network of one agent's directory.  The process must be in the machine's namespace when this is made."""
 
@@ -134,6 +160,7 @@ class Keeper:
         """Lays the cable to the machine; gives the number of the subnet.  Its interface's name is the claim on the subnet."""
         netlink.set_namespace(self.machine)
         try:
+            self._clear()
             with open("/proc/thread-self/net/route") as file:
                 lines = file.readlines()
         finally:
@@ -146,19 +173,31 @@ class Keeper:
                 continue
             name = f"hekla{index}"
             try:
-                self.route.ask(netlink.pair("machine", self.bridges[0], name, self.machine, alias=str(self.root)[-200:]))
+                self.route.ask(netlink.pair("machine", self.bridges[0], name, self.machine))
             except FileExistsError:
                 continue
             netlink.set_namespace(self.machine)
             try:
                 outer = Netlink()
                 end = socket.if_nametoindex(name)
-                outer.ask(netlink.up(end), netlink.address(end, dotted(subnet(index) + 2), PREFIX))
+                outer.ask(netlink.mark(end, label(self.root)), netlink.up(end), netlink.address(end, dotted(subnet(index) + 2), PREFIX))
                 outer.close()
             finally:
                 netlink.set_namespace(self.hub)
             return index
         raise OSError(0, f"all {SUBNETS} subnets from 10.244.0.0 to 10.255.240.0 are taken on this machine")
+
+    def _clear(self) -> None:
+        """Takes away the cables of keepers that have died.  The kernel does that too, but in its own time; until then the subnet of
+        this directory would count as taken, and its pods would get a network in which their addresses are not."""
+        machine = Netlink()
+        try:
+            for file in Path("/sys/class/net").glob("hekla*/ifalias"):
+                with contextlib.suppress(OSError):  # it has just vanished
+                    if abandoned(file.read_text().rstrip("\n"), self.root):
+                        machine.ask(netlink.delete(socket.if_nametoindex(file.parent.name)))
+        finally:
+            machine.close()
 
     def _before(self) -> int:
         """The subnet that the directory's pods had before, else one that other directories hardly choose."""
@@ -200,6 +239,7 @@ class Keeper:
                 namespace = netlink.new_namespace()
             else:
                 netlink.set_namespace(namespace)
+                _unplug()
             self.route.ask(netlink.pair(f"pod{self._numbers}", bridge, "eth0", namespace, hardware))
             inner = Netlink()
             try:
@@ -355,6 +395,17 @@ class Keeper:
             if not self.agents and not any_container(self.root):
                 self.ended.set()
                 return
+
+
+def _unplug() -> None:
+    """Takes the cable of a dead keeper out of this thread's namespace, if the kernel has not done so yet."""
+    inner = Netlink()
+    try:
+        inner.ask(netlink.delete(socket.if_nametoindex("eth0")))
+    except OSError:  # there is none
+        pass
+    finally:
+        inner.close()
 
 
 def any_container(root: Path) -> bool:

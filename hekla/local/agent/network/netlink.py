@@ -71,15 +71,18 @@ def bridge(name: str) -> Message:
     return NEW_LINK, CREATE | EXCLUSIVE, link() + text(LINK_NAME, name) + nest(LINK_INFO, text(INFO_KIND, "bridge"))
 
 
-def pair(name: str, master: int, peer: str, namespace: int, hardware: bytes = b"", alias: str = "") -> Message:
+def pair(name: str, master: int, peer: str, namespace: int, hardware: bytes = b"") -> Message:
     """A cable: one end here on a bridge and up, the other in another namespace."""
     other = link() + text(LINK_NAME, peer) + number(LINK_NAMESPACE, namespace)
     if hardware:
         other += attribute(LINK_ADDRESS, hardware)
-    if alias:
-        other += text(LINK_ALIAS, alias)
     info = nest(LINK_INFO, text(INFO_KIND, "veth"), nest(INFO_DATA, nest(VETH_PEER, other)))
     return NEW_LINK, CREATE | EXCLUSIVE, link(up=True) + text(LINK_NAME, name) + number(LINK_MASTER, master) + info
+
+
+def mark(index: int, alias: str) -> Message:
+    """Says for people and programs whose an interface is.  The far end of a new cable cannot be told so as it is made."""
+    return NEW_LINK, 0, link(index) + text(LINK_ALIAS, alias)
 
 
 def up(index: int) -> Message:
