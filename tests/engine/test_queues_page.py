@@ -14,7 +14,7 @@ from tests.engine.fairness.stage import play, running
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "queues"
-SHIPPED = [["priority", {"name": "gang", "enablePreemptable": False}, "conformance"], ["predicates", "proportion", "nodeorder"]]
+SHIPPED: list[Any] = [["priority", {"name": "gang", "enablePreemptable": False}, "conformance"], ["predicates", "proportion", "nodeorder"]]
 
 
 def test_the_page_shows_the_examples() -> None:
