@@ -1,4 +1,4 @@
-"""What the stories of queues and gangs have in common: pods by name, sessions that stay open, and what was decided, in few words."""
+"""What the stories of queues and gangs share: clusters, jobs and pods by name, open sessions, and what was decided, in few words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,28 @@ from hekla.engine.cycle import hooks_of, open_session
 from hekla.engine.decisions import Decisions
 from hekla.engine.session import Session
 from hekla.engine.tasks import Job, Task
-from hekla.engine.world import World
+from hekla.engine.world import World, policy
+
+SHIPPED = [
+    ["priority", {"name": "gang", "enablePreemptable": False}, "conformance"],
+    ["overcommit", {"name": "drf", "enablePreemptable": False}, "predicates", "proportion", "nodeorder", "binpack"],
+]
+CAPACITY = [["priority", "gang", "conformance", "capacity"], ["predicates", "nodeorder"]]
+
+
+def cluster(
+    slots: int = 8, nodes: int = 2, *, tiers: list[Any] | None = None, actions: str = "enqueue, allocate, backfill", **more: Any
+) -> World:
+    """Nodes with so many slots of 1 cpu in all."""
+    world = World(policy(tiers=tiers or SHIPPED, actions=actions, **more))
+    for name, value in (("low", 1), ("mid", 50), ("high", 100)):
+        world.priority_class(name, value)
+    world.nodes(*(f"n{number}" for number in range(nodes)), cpu=slots // nodes, memory="64Gi")
+    return world
+
+
+def submitted(world: World, name: str, pods: int, least: int | None = None, **more: Any) -> None:
+    world.job(name, pods=pods, min_available=least, phase="Pending", **{"cpu": 1, **more})
 
 
 def group(world: World, name: str, **about: Any) -> None:
@@ -88,3 +109,25 @@ def play(world: World, cycles: int = 12, *, seconds: float = 2.0) -> list[Decisi
         if not decisions.binds and not decisions.evictions:
             return told
     raise AssertionError(f"still at work: {decisions.binds} {decisions.evictions}")
+
+
+def sees(world: World, job: str) -> str:
+    return str(world.groups[f"default/{job}"]["status"]["phase"])
+
+
+def gated(world: World, name: str, pods: int, *gates: str, least: int | None = None, **more: Any) -> None:
+    submitted(world, name, pods, least, spec={"schedulingGates": [{"name": gate} for gate in gates or ("example.com/wait",)]}, **more)
+
+
+def lift(world: World, job: str, *gates: str) -> None:
+    """Somebody takes these gates, or all, off the pods of a job."""
+    for pod in world.pods.values():
+        if pod["metadata"]["annotations"].get("scheduling.k8s.io/group-name") == job:
+            left = [one for one in pod["spec"].get("schedulingGates", []) if gates and one["name"] not in gates]
+            pod["spec"] = {**pod["spec"], "schedulingGates": left}
+            world.state.upsert_pod(pod)
+
+
+def quiet(world: World) -> bool:
+    """Until nothing is decided, nobody was evicted."""
+    return not [one for decisions in play(world) for one in decisions.evictions]
