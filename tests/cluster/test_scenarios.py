@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.cluster import objects
 from tests.cluster.api import Api, Tree, eventually, steadily
@@ -186,10 +187,42 @@ def test_05_topology_is_stored_and_checked(story: Story) -> None:
     assert story.api.post("/apis/topology.volcano.sh/v1alpha1/hypernodes", bad).status == 422
 
 
-def test_07_elastic(story: Story, room: Callable[..., str]) -> None:
+@pytest.fixture
+def second_queue(api: Api) -> Iterator[str]:
+    """A queue with the weight of `default`."""
+    name = f"second-{uuid.uuid4().hex[:6]}"
+    api.create(QUEUES, {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": name}, "spec": {"weight": 1}})
+    api.wait(f"{QUEUES}/{name}", lambda queue: queue.get("status", {}).get("state") == "Open")
+    yield name
+    eventually(lambda: api.delete(f"{QUEUES}/{name}").status == 200, 20)  # once nothing of it is left
+
+
+def test_07_elastic(story: Story, room: Callable[..., str], second_queue: str) -> None:
+    def running(job: str) -> int:
+        return sum(pod["metadata"]["labels"]["volcano.sh/job-name"] == job for pod in story.pods("Running"))
+
     room(gpu="5")
     story.apply("07-elastic-job.yaml")
-    eventually(lambda: len(story.pods("Running")) == 5, 20)
+    eventually(lambda: running("elastic-job") == 5, 20)
     story.phase_reaches("elastic-job", "Running")
     room(gpu="5")
-    eventually(lambda: len(story.pods("Running")) == 10, 20)
+    eventually(lambda: running("elastic-job") == 10, 20)
+
+    # Another queue wants its half: the extra pods go, and no more than those.
+    other = yaml.safe_load((SCENARIOS / "07-elastic-job.yaml").read_text())
+    other["metadata"]["name"], other["spec"]["queue"], other["spec"]["tasks"][0]["replicas"] = "other-job", second_queue, 5
+    story.api.create(story.ns.path(JOBS), other)
+    fewest = 10
+
+    def shared() -> bool:
+        nonlocal fewest
+        fewest = min(fewest, running("elastic-job"))
+        return running("other-job") == 5
+
+    eventually(shared, 30)
+    steadily(lambda: (running("elastic-job"), running("other-job")) == (5, 5), 1)
+    assert fewest == 5
+    story.phase_reaches("elastic-job", "Running")
+
+    story.api.delete(story.ns.path(JOBS, "other-job"))
+    eventually(lambda: running("elastic-job") == 10, 30)
