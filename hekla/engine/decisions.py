@@ -22,6 +22,8 @@ class Bind(msgspec.Struct, frozen=True):
     """Unbound claim -> volume to bind it to before; empty: to be provisioned for this node (annotation `selected-node`)."""
     claims: dict[str, Any] = {}
     """ResourceClaim -> the allocation that it must have, and be reserved for the pod, before."""
+    implied: dict[str, Any] = {}
+    """For extended resources that are devices: a claim to be made before, as `spec`, `allocation` and `mappings`."""
 
 
 class Evict(msgspec.Struct, frozen=True):
@@ -41,6 +43,13 @@ class Pipelined(msgspec.Struct, frozen=True):
     uid: str
     node: str
     job: str
+
+
+class Freed(msgspec.Struct, frozen=True):
+    """Take from a claim what it was given: its pod (by `uid`) cannot be where that is, and nobody else has it."""
+
+    claim: str
+    uid: str
 
 
 class PodGroupStatus(msgspec.Struct, frozen=True):
@@ -107,6 +116,7 @@ class Decisions(msgspec.Struct):
     queues: list[QueueStatus] = []
     shards: list[ShardStatus] = []
     events: list[Event] = []
+    freed: list[Freed] = []
     gates: list[str] = []
     """Pods whose queue gate is to be lifted."""
     explanations: dict[str, Explanation] = {}
@@ -119,7 +129,8 @@ class Decisions(msgspec.Struct):
     @property
     def empty(self) -> bool:
         """Nothing to be carried out."""
-        return not (self.binds or self.evictions or self.pod_groups or self.conditions or self.queues or self.gates)
+        written = self.pod_groups or self.conditions or self.queues or self.gates or self.freed
+        return not (self.binds or self.evictions or written)
 
     def nodes_of(self, job: str) -> set[str]:
         """The nodes that a job's pods were bound to; the job by key or by name alone."""

@@ -75,6 +75,16 @@ class NodeFacts:
     object: Any = None
 
 
+@dataclass(slots=True)
+class Lent:
+    """A resource that most nodes have from elsewhere, such as devices that a driver offers."""
+
+    amounts: dict[str, float]
+    """Node -> how much of it is to be had there."""
+    own: set[int] = field(default_factory=set)
+    """Rows of nodes that say themselves how much they have: there that holds, and nothing else."""
+
+
 class NodeTable:
     """All nodes.  Everything public is a slice over `[:count]`, views into the growing columns."""
 
@@ -100,6 +110,7 @@ class NodeTable:
         self.dead = 0
         self.unbounded: set[int] = set()
         """Columns of what no node runs out of, because something else than the node keeps account of it."""
+        self.lent: dict[str, Lent] = {}
         self._labels: dict[str, LabelColumn] = {}
         self._taint_sets: list[tuple[Taint, ...]] = [()]
         self._taint_index: dict[tuple[Taint, ...], int] = {(): 0}
@@ -272,6 +283,8 @@ class NodeTable:
         self._allocatable[: len(vector), row] = vector
         for endless in self.unbounded:
             self._allocatable[endless, row] = ENDLESS
+        for resource, lent in self.lent.items():
+            self._lend(resource, lent, row, facts)
         self._ready[row] = True
         self.version += 1
         if old is not None and _same_static(old, facts):
@@ -297,6 +310,23 @@ class NodeTable:
         self._allocatable[self.space.column(resource), : len(self.names)][self.ready] = ENDLESS
         self.version += 1
 
+    def lend(self, resource: str, amounts: dict[str, float]) -> None:
+        """From now on nodes that say nothing of a resource have this much of it."""
+        lent = self.lent[resource] = Lent(amounts)
+        self.space.column(resource)
+        self._widen()
+        for row, facts in enumerate(self.facts):
+            if facts is not None:
+                self._lend(resource, lent, row, facts)
+        self.version += 1
+
+    def _lend(self, resource: str, lent: Lent, row: int, facts: NodeFacts) -> None:
+        if facts.allocatable.get(resource, 0.0) > 0:
+            lent.own.add(row)
+            return
+        lent.own.discard(row)
+        self._allocatable[self.space.column(resource), row] = lent.amounts.get(facts.name, 0.0)
+
     def remove(self, name: str) -> None:
         """The node object is gone.  Tasks that are still there keep the row alive."""
         row = self.rows.get(name)
@@ -313,6 +343,8 @@ class NodeTable:
         self._unschedulable[row] = False
         for column in self._labels.values():
             column.codes[row] = ABSENT
+        for lent in self.lent.values():
+            lent.own.discard(row)
         self.static_version += 1
         self.version += 1
         # A node that comes back under the same name goes last, as a new one does.
@@ -494,6 +526,8 @@ class NodeTable:
         self.images = {
             image: (size, {moved[row] for row in rows if moved[row] >= 0}) for image, (size, rows) in self.images.items()
         }
+        for lent in self.lent.values():
+            lent.own = {moved[row] for row in lent.own if moved[row] >= 0}
         self.mark(np.arange(len(kept)))
         self.dead = 0
         self.static_version += 1

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hekla.engine import matching
+from hekla.engine.claims.extended import is_extended
 from hekla.engine.matching import LabelSelector, NodeTerm, Requirement, Toleration, Tree
 from hekla.engine.nodes import NodeTable
 from hekla.engine.resources import CPU, MEMORY, PODS, Amounts, Request, ResourceSpace, add, amounts, maximum
@@ -131,6 +132,7 @@ class ContainerAmounts:
     name: str
     limits: Amounts
     requests: Amounts
+    sidecar: bool = False
 
 
 class PodClass:
@@ -143,6 +145,7 @@ class PodClass:
         "cache",
         "claims",
         "containers",
+        "extended",
         "images",
         "init_containers",
         "label_set",
@@ -186,6 +189,9 @@ class PodClass:
         self.states_spread = False
         self.volumes: tuple[str, ...] = ()
         self.claims: tuple[str, ...] = ()
+        """Names, within the pod; with one more where a device class backs some of `extended`."""
+        self.extended: tuple[str, ...] = ()
+        """Extended resources, which a device class may back."""
         self.cache: dict[Any, tuple[int, Any]] = {}
 
     def __repr__(self) -> str:
@@ -333,6 +339,7 @@ class PodClasses:
         pods.preemption_policy = spec.get("preemptionPolicy", "")
         pods.volumes = tuple(_claims(spec.get("volumes")))
         pods.claims = tuple(str(claim.get("name", "")) for claim in spec.get("resourceClaims") or ())
+        pods.extended = tuple(name for name, value in pods.request.amounts.items() if value > 0 and is_extended(name))
         self._compile_terms(pods, namespace, labels, affinity, spec.get("topologySpreadConstraints") or ())
         return pods
 
@@ -481,7 +488,8 @@ def _requests(spec: Tree) -> tuple[Amounts, tuple[float, float]]:
 
 def _container_amounts(container: Tree) -> ContainerAmounts:
     stated = container.get("resources") or {}
-    return ContainerAmounts(str(container.get("name", "")), amounts(stated.get("limits")), amounts(stated.get("requests")))
+    name, sidecar = str(container.get("name", "")), container.get("restartPolicy") == "Always"
+    return ContainerAmounts(name, amounts(stated.get("limits")), amounts(stated.get("requests")), sidecar)
 
 
 def _limits(spec: Tree) -> Amounts:

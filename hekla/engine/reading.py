@@ -164,7 +164,9 @@ def _largest(*lists: Tree) -> dict[str, Any]:
 def claim_keys(namespace: str, spec: Tree, status: Tree) -> tuple[str, ...]:
     """The ResourceClaims that a pod uses, as far as they are there."""
     made = {one.get("name", ""): one.get("resourceClaimName", "") for one in status.get("resourceClaimStatuses") or ()}
-    named = (one.get("resourceClaimName") or made.get(one.get("name", "")) for one in spec.get("resourceClaims") or ())
+    named = [one.get("resourceClaimName") or made.get(one.get("name", "")) for one in spec.get("resourceClaims") or ()]
+    if spec.get("nodeName"):  # before that, who schedules the pod says what its extended resources are had from
+        named.append((status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName"))
     return tuple(sorted(f"{namespace}/{name}" for name in named if name))
 
 

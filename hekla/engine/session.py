@@ -534,7 +534,8 @@ class Session:
             )
             return
         self.decisions.binds.extend(
-            Bind(task.key, task.uid, names[row], key, task.annotations, volumes.promised_to(task), dict(claims.given_to(task)))
+            Bind(task.key, task.uid, names[row], key, task.annotations, volumes.promised_to(task),
+                 claims.given_to(task), claims.implied_by(task))  # fmt: skip
             for task, row in zip(tasks, rows.tolist())
         )
 

@@ -192,8 +192,9 @@ class State:
         task.creation = instant(meta.get("creationTimestamp", "") or "")
         task.index = pod_index(name)
         task.gated = tuple(gate.get("name", "") for gate in spec.get("schedulingGates") or ())
-        if pods.claims:
+        if pods.claims or pods.extended:
             task.claims, task.unmade = claim_keys(namespace, spec, status), claims_to_come(spec, status)
+            self.claims.imply(task, spec, status)
         task.nominated = status.get("nominatedNodeName", "")
         task.terminating = bool(meta.get("deletionTimestamp"))
         task.status = status_of(status.get("phase", ""), task.terminating, spec.get("nodeName", ""))
@@ -523,6 +524,7 @@ class State:
         for job in self.dirty.values():
             self._recount(job)
         self.dirty.clear()
+        self.claims.lend(self.nodes)
         self.nodes.widen()
         self._tidy()
 

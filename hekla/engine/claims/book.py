@@ -17,14 +17,16 @@ from numpy.typing import NDArray
 
 from hekla.api import quantity
 from hekla.engine import matching
+from hekla.engine.claims.extended import ANNOTATION, MARK, Implied, backed_by, implied, pod_of
 from hekla.engine.claims.offers import NOTHING, DeviceKey, Map, Offer, Pool, PoolKey, Slice, pools_of, read_slice
-from hekla.engine.claims.search import CANNOT, STEPS_A_SECOND, Found, Pick, Usage, find
+from hekla.engine.claims.search import CANNOT, STEPS_A_SECOND, Found, Pick, Usage, find, meant
 from hekla.engine.claims.wishes import Unreadable, Wish, Wishes
 from hekla.engine.nodes import Bools, NodeTable, NodeView
 from hekla.engine.resources import Floats
 from hekla.engine.tasks import FINISHED, Status, Task
 
 if TYPE_CHECKING:
+    from hekla.engine.podclass import PodClass
     from hekla.engine.state import State
 
 Tree = Mapping[str, Any]
@@ -84,10 +86,19 @@ class ClaimBook:
         """Claim -> what the API says that it has."""
         self._map: Map | None = None
         self._map_of: tuple[int, int] | None = None
+        self._maps = 0
+        """How many maps there have been."""
         self._clock = 0
         self._stamps: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self._answers: dict[tuple[int, ...], tuple[tuple[Wish, ...], Answers]] = {}
         self._last: Answers | None = None
+        self._backed: dict[str, str] = {}
+        """Extended resource -> class."""
+        self._implied: dict[tuple[PodClass, frozenset[str]], Implied] = {}
+        self._lent_of: tuple[Any, ...] = ()
+        """As of when nodes know what devices they have under the names of extended resources."""
+        self.abandoned: dict[str, str] = {}
+        """Claim that was made for extended resources -> the pod that was not bound with it."""
 
     # ------------------------------------------------------------------------------------------------- what the API says
 
@@ -98,6 +109,7 @@ class ClaimBook:
         try:
             if kind == CLASS:
                 self._answers.clear()
+                self._relate()
             elif kind == SLICE:
                 self._slices.pop(key, None)
                 self._pools_stale = True
@@ -115,6 +127,8 @@ class ClaimBook:
         allocation = _allocation(tree)
         if allocation is not None:
             self._keep_no_promise(key)
+            if tree is not None and (pod := pod_of(tree)):
+                self._keep_no_promise(pod + MARK)
             booking = self._shown[key] = _booking(allocation)
             self._book(booking, 1)
         elif tree is None:
@@ -144,6 +158,7 @@ class ClaimBook:
         wanted = nodes.static_version, len(nodes)
         if self._map is None or self._map_of != wanted:
             self._map, self._map_of = Map(self._pools, nodes), wanted
+            self._maps += 1
             self._clock += 1
             self._stamps = np.full(len(nodes), self._clock, dtype=np.int64)
         return self._map.offers
@@ -151,7 +166,126 @@ class ClaimBook:
     # ------------------------------------------------------------------------------------------------- a pod's claims
 
     def _claim(self, key: str) -> Tree | None:
+        if key.endswith(MARK):
+            return self._implied_claim(key)
         return self._state.others.get(CLAIM, {}).get(key)
+
+    # ------------------------------------------------------------------------------------------------- extended resources
+
+    def _relate(self) -> None:
+        """Classes changed, and so perhaps which extended resources they back."""
+        self._lent_of = ()
+        backed = backed_by(self._state.others.get(CLASS, {}))
+        if backed == self._backed:
+            return
+        self._backed = backed
+        self._implied.clear()
+        concerned = {id(pods) for pods in self._state.classes.by_key.values() if pods.extended and self._marked(pods)}
+        for task in self._state.tasks.values() if concerned else ():
+            if id(task.pods) in concerned and task.status is Status.PENDING:
+                named = tuple(key for key in task.claims if not key.endswith(MARK))
+                task.claims = (*named, task.key + MARK) if MARK in task.pods.claims else named
+                if task.job is not None:
+                    self._state.touch(task.job)
+
+    def _marked(self, pods: PodClass) -> bool:
+        """Says in a class whether it has such a claim; gives whether that is another answer than before."""
+        named = tuple(name for name in pods.claims if name != MARK)
+        claims = (*named, MARK) if any(name in self._backed for name in pods.extended) else named
+        changed = claims != pods.claims
+        pods.claims = claims
+        return changed
+
+    def imply(self, task: Task, spec: Tree, status: Tree) -> None:
+        """A pod that was read: whether its extended resources are a claim."""
+        if not task.pods.extended:
+            return
+        self._marked(task.pods)
+        if spec.get("nodeName"):
+            return
+        if MARK in task.pods.claims:
+            task.claims = (*task.claims, task.key + MARK)
+        left = (status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName")
+        if left:
+            self.abandoned[f"{task.namespace}/{left}"] = task.key
+
+    def _implied_claim(self, key: str) -> Tree | None:
+        task = self._state.tasks.get(key.removesuffix(MARK))
+        if task is None:
+            return None
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": task.name, "uid": task.uid}
+        metadata = {"name": MARK.strip(), "namespace": task.namespace, "uid": task.uid, "ownerReferences": [owner]}
+        return {"metadata": metadata, "spec": self._implied_in(task.pods, frozenset()).spec}
+
+    def _implied_in(self, pods: PodClass, own: frozenset[str]) -> Implied:
+        found = self._implied.get((pods, own))
+        if found is None:
+            if len(self._implied) > 512:
+                self._implied.clear()
+            found = self._implied[pods, own] = implied(pods, self._backed, own)
+        return found
+
+    def _own(self, task: Task, row: int) -> frozenset[str]:
+        """Extended resources of a pod that a node has by itself."""
+        lent = self._state.nodes.lent
+        return frozenset(name for name in task.pods.extended if name in lent and row in lent[name].own)
+
+    def lend(self, nodes: NodeTable) -> None:
+        """Nodes have as much of a backed resource as there are devices of its class that they see."""
+        asked = [name for name in self._backed if name in nodes.space.index]
+        if not asked and not nodes.lent:
+            return
+        offers = self._offers(nodes)
+        as_of = (self._maps, *asked)
+        if as_of == self._lent_of:
+            return
+        self._lent_of = as_of
+        classes = self._state.others.get(CLASS, {})
+        for name in sorted({*asked, *nodes.lent}):
+            counts: dict[int, float] = {}
+            made = classes.get(self._backed.get(name, "")) or {}
+            for offer in offers if made else ():
+                if id(offer) not in counts:
+                    counts[id(offer)] = 1000.0 * sum(meant(made, device) for device in offer.usable(self._pools))
+            amounts = {nodes.names[row]: counts[id(offer)] for row, offer in enumerate(offers) if counts.get(id(offer))}
+            if name not in nodes.lent or nodes.lent[name].amounts != amounts:
+                nodes.lend(name, amounts)
+
+    def implied_by(self, task: Task) -> dict[str, Any]:
+        """What has to be made and reserved for a pod's extended resources; empty where its node has them."""
+        promise = self.promises.get(task.key + MARK) if MARK in task.pods.claims else None
+        if promise is None:
+            return {}
+        made = self._implied_in(task.pods, self._own(task, task.row))
+        return {"spec": made.spec, "allocation": promise.allocation, "mappings": made.mappings}
+
+    def useless(self, task: Task, nodes: NodeTable) -> list[str]:
+        """Allocated claims that keep a pod from some node, and that nobody but the pod has reserved."""
+        found = []
+        for key in task.claims:
+            claim = self._claim(key)
+            allocation = _allocation(claim)
+            if claim is None or key in self.promises or (allocation or {}).get("nodeSelector") is None:
+                continue
+            users = (claim.get("status") or {}).get("reservedFor") or ()
+            if all(one.get("uid") == task.uid for one in users) and not self._usable(allocation, nodes).all():
+                found.append(key)
+        return found
+
+    def left_behind(self) -> list[tuple[str, str]]:
+        """Claims for extended resources, and the uids of their pods, that were made for binds that never were."""
+        found, tasks = [], self._state.tasks
+        for key, pod in list(self.abandoned.items()):
+            task = tasks.get(pod)
+            claim = self._claim(key)
+            annotations = ((claim or {}).get("metadata") or {}).get("annotations") or {}
+            if task is None or claim is None or task.status is not Status.PENDING or annotations.get(ANNOTATION) != "true":
+                if task is None or task.status is not Status.PENDING:
+                    del self.abandoned[key]
+                continue
+            del self.abandoned[key]
+            found.append((key, task.uid))
+        return found
 
     def trouble(self, task: Task) -> str:
         """Why no node at all will do; empty where nothing speaks against it."""
@@ -190,11 +324,14 @@ class ClaimBook:
         promise = self.promises.get(key)
         return promise.allocation if promise is not None else _allocation(self._claim(key))
 
-    def _open(self, task: Task) -> list[tuple[str, Wish]]:
-        """The claims of a pod that have nothing yet."""
+    def _open(self, task: Task, own: frozenset[str] = frozenset()) -> list[tuple[str, Wish]]:
+        """The claims of a pod that have nothing yet, on nodes that have the extended resources of `own` by themselves."""
         result = []
         for key in task.claims:
             claim = self._claim(key)
+            if own and claim is not None and key.endswith(MARK):
+                made = self._implied_in(task.pods, own)
+                claim = {**claim, "spec": made.spec} if made.asks else None
             if claim is not None and self._settled(key) is None:
                 try:
                     result.append((key, self._wishes.of(claim)))
@@ -208,19 +345,51 @@ class ClaimBook:
         """`[nodes]`: where everything that the pod's claims have been given can be used."""
         result = np.ones(len(nodes), dtype=np.bool_)
         for key in task.claims:
-            selector = (self._settled(key) or {}).get("nodeSelector")
-            if selector is not None:
-                either = np.zeros(len(nodes), dtype=np.bool_)
-                for term in matching.node_terms(selector.get("nodeSelectorTerms")):
-                    either |= term.mask(nodes)
-                result &= either
+            settled = self._settled(key)
+            if settled is not None and settled.get("nodeSelector") is not None:
+                result &= self._usable(settled, nodes)
         return result
+
+    @staticmethod
+    def _usable(allocation: Tree | None, nodes: NodeTable) -> Bools:
+        """`[nodes]`: where an allocation that names nodes can be used."""
+        either = np.zeros(len(nodes), dtype=np.bool_)
+        for term in matching.node_terms(((allocation or {}).get("nodeSelector") or {}).get("nodeSelectorTerms")):
+            either |= term.mask(nodes)
+        return either
 
     def ask(self, task: Task, view: NodeView) -> Answers | None:
         """What the nodes of the view have for the pod's open claims; None where none is open."""
         wishes = tuple(wish for _, wish in self._open(task))
         if not wishes:
             return None
+        lent = view.table.lent
+        if MARK in task.pods.claims and any(name in lent and lent[name].own for name in task.pods.extended):
+            return self._ask_by_kind(task, view)
+        return self._ask(wishes, view)
+
+    def _ask_by_kind(self, task: Task, view: NodeView) -> Answers:
+        """As `ask`, where some nodes have the pod's extended resources by themselves and others have devices for them."""
+        table = view.table
+        kinds: dict[frozenset[str], list[int]] = {}
+        for row in range(len(table)) if view.rows is None else view.rows.tolist():
+            kinds.setdefault(self._own(task, row), []).append(row)
+        result = Answers()
+        result.grow(len(table))
+        for own, listed in kinds.items():
+            rows = np.array(listed, dtype=np.intp)
+            wishes = tuple(wish for _, wish in self._open(task, own))
+            if not wishes:
+                result.fits[rows] = True
+                continue
+            one = self._ask(wishes, NodeView(table, rows))
+            result.fits[rows], result.scores[rows] = one.fits[rows], one.scores[rows]
+            result.ranked |= one.ranked
+            result.reasons.update({row: one.reasons[row] for row in listed if row in one.reasons})
+        self._last = result
+        return result
+
+    def _ask(self, wishes: tuple[Wish, ...], view: NodeView) -> Answers:
         table = view.table
         offers = self._offers(table)
         key = tuple(id(wish) for wish in wishes)
@@ -265,7 +434,7 @@ class ClaimBook:
     def promise(self, task: Task) -> bool:
         """The pod has a node: its open claims get their devices.  False, and nothing done, where they cannot."""
         nodes = self._state.nodes
-        wanted = self._open(task)
+        wanted = self._open(task, self._own(task, task.row) if MARK in task.pods.claims else frozenset())
         found = self._find(tuple(wish for _, wish in wanted), self._offers(nodes)[task.row]) if wanted else Found([])
         if found.picks is None:
             return False
@@ -300,7 +469,8 @@ class ClaimBook:
 
     def given_to(self, task: Task) -> dict[str, Tree]:
         """Claim -> what it has been given."""
-        return {key: given for key in task.claims if (given := self._settled(key)) is not None}
+        given = {key: self._settled(key) for key in task.claims if not key.endswith(MARK)}
+        return {key: allocation for key, allocation in given.items() if allocation is not None}
 
     # ------------------------------------------------------------------------------------------------- in API form
 

@@ -327,6 +327,11 @@ def _tolerated(choice: Choice, device: Device) -> bool:
     )
 
 
+def meant(made: Tree, device: Device) -> bool:
+    """Whether a device is of a class."""
+    return all(verdict_on(device, text) is True for text in expressions((made.get("spec") or {}).get("selectors")))
+
+
 def verdict_on(device: Device, text: str) -> bool | str:
     """Whether a selector means the device; a text where that cannot be told."""
     known = device.verdicts.get(text)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from hekla.engine import matching, volumes
 from hekla.engine.claims.book import CANNOT, ELSEWHERE
 from hekla.engine.claims.search import STEPS_A_SECOND
+from hekla.engine.decisions import Freed
 from hekla.engine.matching import NodeTerm
 from hekla.engine.nodes import ABSENT, Bools, NodeTable, NodeView
 from hekla.engine.plugin import Arguments, Code, Depends, Filter, Normalise, Plugin, Score
@@ -72,6 +73,16 @@ class Predicates(Plugin):
         stated = self.arguments.claims_timeout
         self.claims.limit = STEPS_A_SECOND * (DEFAULT_CLAIMS_TIMEOUT if stated < 0 else stated)
         self.claims.tidy()
+        self.confined: dict[str, Task] = {}
+        """Pods that a claim kept from some node in this cycle."""
+
+    def close(self, session: Session) -> None:
+        freed = self.claims.left_behind() if self.claims.abandoned else []
+        for task in self.confined.values():
+            errors = task.job.fit_errors.get(task.key) if task.job is not None else None
+            if task.status is Status.PENDING and errors is not None and any(one.text == ELSEWHERE for one in errors.reasons):
+                freed.extend((key, task.uid) for key in self.claims.useless(task, session.state.nodes))
+        session.decisions.freed.extend(Freed(key, uid) for key, uid in dict(freed).items())
 
     def prefilter(self, task: Task) -> str:
         pods = task.pods
@@ -136,6 +147,8 @@ class Predicates(Plugin):
         if task is None or not task.claims:
             return None
         found: Bools = nodes.take(self.claims.reachable(task, nodes.table))
+        if not found.all():
+            self.confined[task.key] = task
         return found
 
     def _claims_open(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
