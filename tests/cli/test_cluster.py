@@ -143,7 +143,8 @@ def test_a_job_waits_for_the_nodes_and_goes_when_told(cluster: Running):
     run(cluster, "waits")
     time.sleep(1.0)  # long enough to be placed, if it could be
     assert cluster.phase("waits") == "Pending"
-    assert "taint" in cluster.vcctl("explain", "waits", "--namespace", NAMESPACE)
+    explained = cluster.vcctl("explain", "waits", "--namespace", NAMESPACE)
+    assert explained.count("taint") == 1, f"the reason, and once:\n{explained}"
 
     taint()
     cluster.reaches("waits", "Running")

@@ -25,6 +25,8 @@ QUEUE = scheduling.QUEUE.untyped
 
 MISSING = "job name is mandatory to explain a particular job"
 WAITING = "Waiting"  # the condition whose message is the scheduler's explanation
+RESTATED = frozenset({WAITING, "Unschedulable", "FailedScheduling", "PodScheduled", "PodGroupPending"})
+"""Conditions and events that put the explanation into the words of the wire, for readers of other objects."""
 FEW = 5  # pods and events named one by one
 
 
@@ -41,10 +43,11 @@ async def explain(api: Api, invocation: Invocation) -> None:
         print(document(explanation(job, queue, group, pods), form), end="")
         return
     events = await _related_events(api, job, group, pods)
-    for line in (*_job_lines(job), *_queue_lines(job, queue), *_group_lines(group), *_pod_lines(pods)):
+    for line in (*_job_lines(job), *_queue_lines(job, queue), *_group_lines(group), *_pod_lines(pods, known=bool(_waiting(group)))):
         print(line)
-    warnings = [event for event in events if event.get("type") == "Warning"][-FEW:]
-    for event in warnings:
+    known = RESTATED if _waiting(group) else frozenset()
+    warnings = [event for event in events if event.get("type") == "Warning" and event.get("reason") not in known]
+    for event in warnings[-FEW:]:
         about = event.get("involvedObject") or {}
         message = (event.get("message") or "").strip()
         print(f"  {about.get('kind', '')} {about.get('name', '')}: {event.get('reason', '')}: {message}")
@@ -143,18 +146,19 @@ def _group_lines(group: Tree | None) -> Iterator[str]:
     if waiting:
         yield f"  {waiting.get('message')}"
     for condition in status.get("conditions") or []:
-        if condition.get("message") and condition is not waiting:
+        if condition.get("message") and condition is not waiting and not (waiting and condition.get("type") in RESTATED):
             yield f"  {condition.get('type')}: {condition.get('reason')}: {condition['message']}"
 
 
-def _pod_lines(pods: list[Tree]) -> Iterator[str]:
+def _pod_lines(pods: list[Tree], *, known: bool) -> Iterator[str]:
+    """`known`: why they have no node has been said."""
     reasons = Counter(cells(pod, 0.0)[1] for pod in pods)
     if reasons:
         yield "  Pods: " + ", ".join(f"{count} {reason}" for reason, count in reasons.most_common()) + "."
     told: set[str] = set()
     for pod in pods:
         for condition in (pod.get("status") or {}).get("conditions") or []:
-            message = condition.get("message") or ""
+            message = "" if known and condition.get("type") in RESTATED else condition.get("message") or ""
             if condition.get("status") == "False" and message and message not in told and len(told) < FEW:
                 told.add(message)
                 yield f"  {pod['metadata']['name']}: {message}"
