@@ -18,6 +18,7 @@ import msgspec
 from hekla.api.meta import ListMeta, Status, Struct
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 class Malformed(msgspec.Struct, frozen=True):
@@ -96,7 +97,7 @@ class Kind(Generic[T]):
     @cached_property
     def untyped(self) -> Kind[dict[str, Any]]:
         """The same kind, whose objects stay JSON trees."""
-        return replace(self, type=dict[str, Any])  # type: ignore[arg-type,return-value]
+        return read_as(self, dict[str, Any])
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
         """The path of the collection, of one object or of its subresource; without a namespace, the collection of all."""
@@ -154,11 +155,11 @@ class Kind(Generic[T]):
 
     @cached_property
     def _list_decoder(self) -> msgspec.json.Decoder[_Page[T]]:
-        return msgspec.json.Decoder(_Page[self.type])  # type: ignore[name-defined]
+        return msgspec.json.Decoder(_Page[self.type])  # type: ignore[name-defined]  # a type made at run time
 
     @cached_property
     def _event_decoder(self) -> msgspec.json.Decoder[_Event[T]]:
-        return msgspec.json.Decoder(_Event[self.type])  # type: ignore[name-defined]
+        return msgspec.json.Decoder(_Event[self.type])  # type: ignore[name-defined]  # as above
 
     def _decode_without_nulls(self, body: bytes | msgspec.Raw) -> T:
         """Again, reading null as absent: Go clients write `null` for an empty list, and the API server may keep it."""
@@ -238,3 +239,8 @@ def names_of(kinds: Sequence[Kind[Any]]) -> dict[str, Kind[Any]]:
         for word in (kind.plural, kind.singular, *kind.short_names, kind.resource):
             words.setdefault(word, kind)
     return words
+
+
+def read_as(kind: Kind[Any], type: type[U]) -> Kind[U]:
+    """The same kind, whose objects are read as another type: for those who need less of them."""
+    return replace(kind, type=type)

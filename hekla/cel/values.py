@@ -53,7 +53,7 @@ class Optional:
             return False
         return not self.present or same(self.value, other.value)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # as Python has it; what it holds may have none
 
 
 NONE = Optional(None, False)

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from hekla.api import config, core, names
-from hekla.api.kinds import Kind
+from hekla.api.kinds import read_as
 from hekla.api.meta import Struct, split_key
 from hekla.api.selectors import of_object
 from hekla.kube.cache import Cache
@@ -50,7 +49,7 @@ class Pod(Struct):
     metadata: PodMeta = msgspec.field(default_factory=PodMeta)
 
 
-POD: Kind[Pod] = replace(core.POD, type=Pod)  # type: ignore[assignment,arg-type]
+POD = read_as(core.POD, Pod)
 
 
 def wanted(pod: Pod, configurations: Iterable[config.ColocationConfiguration]) -> dict[str, str | None] | None:

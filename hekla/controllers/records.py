@@ -6,12 +6,10 @@ a controller asks for, and msgspec skips the rest of the JSON without building i
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import msgspec
 
 from hekla.api import batch, core, names
-from hekla.api.kinds import Kind
+from hekla.api.kinds import read_as
 from hekla.api.meta import OwnerReference, Struct
 
 
@@ -123,5 +121,5 @@ class Pod(Struct):
         return self.metadata.deletion_timestamp is not None
 
 
-POD: Kind[Pod] = replace(core.POD, type=Pod)  # type: ignore[assignment,arg-type]
+POD = read_as(core.POD, Pod)
 """Pods, decoded into what controllers need of them."""

@@ -126,7 +126,7 @@ class Statement:
             else:
                 session.decide_bind(operation.tasks, operation.rows)
         if kept and self.evicts:
-            session.evicted_for.update(operation.tasks[0].job.key for operation in kept)  # type: ignore[union-attr]
+            session.evicted_for.update(operation.tasks[0].job.key for operation in kept)  # type: ignore[union-attr]  # what was placed has a job
         self.operations = list(kept)
         if kept:
             session.promised.append(self)
@@ -163,7 +163,7 @@ class Statement:
             task = operation.task
             nodes.change(task, task.row, task.status, Status.RELEASING)
             nodes.vanish(task, task.row)
-            task.job.set_status(task, Status.RELEASING)  # type: ignore[union-attr]
+            task.job.set_status(task, Status.RELEASING)  # type: ignore[union-attr]  # as above
             session.tell_deallocated([task])
             return
         tasks, rows = operation.tasks, operation.rows
@@ -174,7 +174,7 @@ class Statement:
         for task, row in zip(tasks, rows.tolist()):
             task.row = row
             task.evicted_for = operation.evicted_for
-        tasks[0].job.set_status_many(tasks, operation.status)  # type: ignore[union-attr]
+        tasks[0].job.set_status_many(tasks, operation.status)  # type: ignore[union-attr]  # as above
         session.tell_allocated(tasks)
 
     def _undo(self, operation: Operation, quietly: bool = False) -> None:
@@ -184,7 +184,7 @@ class Statement:
             task = operation.task
             nodes.change(task, task.row, Status.RELEASING, operation.before)
             nodes.appear(task, task.row)
-            task.job.set_status(task, operation.before)  # type: ignore[union-attr]
+            task.job.set_status(task, operation.before)  # type: ignore[union-attr]  # as above
             if not quietly:
                 session.tell_allocated([task])
             return
@@ -193,7 +193,7 @@ class Statement:
             nodes.release(tasks[0], int(rows[0]), operation.status)
         else:
             nodes.release_many(tasks, rows, operation.status)
-        tasks[0].job.set_status_many(tasks, Status.PENDING)  # type: ignore[union-attr]
+        tasks[0].job.set_status_many(tasks, Status.PENDING)  # type: ignore[union-attr]  # as above
         if not quietly:
             session.tell_deallocated(tasks)
         for task in tasks:

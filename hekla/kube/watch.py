@@ -51,7 +51,7 @@ class Watch(Generic[T]):
         self._failure: Exception | None = None
         decoder = _decoders.get(kind.type)
         if decoder is None:
-            decoder = _decoders[kind.type] = msgspec.json.Decoder(Event[kind.type])  # type: ignore[name-defined]
+            decoder = _decoders[kind.type] = msgspec.json.Decoder(Event[kind.type])  # type: ignore[name-defined]  # a type made at run time
         self._decode_lines: Callable[[bytes], list[Event[T]]] = decoder.decode_lines
 
     async def batch(self) -> list[Event[T]]:

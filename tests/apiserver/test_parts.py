@@ -46,7 +46,7 @@ class Inside:
         sent = b"" if body is None else json.dumps(body).encode()
         answer = self.server.handle(Request(method, path, query, headers, sent, Peer(user_id=os.getuid())))
         if not isinstance(answer, Response):
-            answer = await answer  # type: ignore[assignment, misc]
+            answer = await answer  # type: ignore[misc]
         assert isinstance(answer, Response)
         return answer.status, json.loads(answer.body)
 

@@ -204,7 +204,7 @@ async def test_a_bookmark_is_no_object_and_so_never_malformed(tmp_path: Path) ->
         api.objects, api.version = [config_map("a", 11)], 11
         malformed: list[Malformed] = []
         kind = replace(CONFIG_MAP, type=Wanting)
-        cache: Cache[Any] = Cache(client, kind, on_malformed=malformed.append)  # type: ignore[arg-type]
+        cache: Cache[Any] = Cache(client, kind, on_malformed=malformed.append)
         async with cache:
             await api.watching()
             api.feed(("BOOKMARK", {"kind": "ConfigMap", "metadata": {"resourceVersion": "40"}}))

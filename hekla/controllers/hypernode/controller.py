@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 import yaml
 
 from hekla.api import core, topology
-from hekla.api.kinds import Kind
+from hekla.api.kinds import read_as
 from hekla.api.meta import Struct
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
@@ -40,7 +39,7 @@ class Node(Struct):
     metadata: NodeMeta = msgspec.field(default_factory=NodeMeta)
 
 
-NODE: Kind[Node] = replace(core.NODE, type=Node)  # type: ignore[assignment,arg-type]
+NODE = read_as(core.NODE, Node)
 
 
 def config_map_key(environment: Mapping[str, str]) -> tuple[str, str]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
 
 import msgspec
 
 from hekla.api import core, quantity
-from hekla.api.kinds import Kind
+from hekla.api.kinds import read_as
 from hekla.api.meta import Struct
 
 from .policies import NodeUse
@@ -83,8 +82,8 @@ class Pod(Struct):
         return bool(self.spec.node_name) and not ended and self.metadata.annotations.mirror is None
 
 
-NODE: Kind[Node] = replace(core.NODE, type=Node)  # type: ignore[assignment,arg-type]
-POD: Kind[Pod] = replace(core.POD, type=Pod)  # type: ignore[assignment,arg-type]
+NODE = read_as(core.NODE, Node)
+POD = read_as(core.POD, Pod)
 
 
 class Use:

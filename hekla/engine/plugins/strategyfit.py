@@ -193,5 +193,5 @@ def _usable(name: str) -> bool:
 
 
 def _sound(one: Strategy) -> Strategy:
-    kind: Literal["MostAllocated", "LeastAllocated"] = MOST if one.type == MOST else LEAST  # type: ignore[assignment]
+    kind: Literal["MostAllocated", "LeastAllocated"] = MOST if one.type == MOST else LEAST  # type: ignore[assignment]  # of these texts
     return Strategy(kind, one.weight if one.weight > 0 else 1)

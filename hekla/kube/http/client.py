@@ -131,7 +131,7 @@ class _Connection(asyncio.Protocol):
     # asyncio's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport  # type: ignore[assignment]
+        self.transport = transport  # type: ignore[assignment]  # uvloop's is none by its type, only by what it does
 
     def data_received(self, data: bytes) -> None:
         self.received = True

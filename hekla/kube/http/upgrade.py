@@ -36,7 +36,7 @@ class Opening(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport  # type: ignore[assignment]
+        self.transport = transport  # type: ignore[assignment]  # uvloop's is none by its type, only by what it does
 
     def data_received(self, data: bytes) -> None:
         if self.status == 101:

@@ -74,19 +74,20 @@ class WebSocket:
 
     def feed(self, data: bytes) -> list[bytes]:
         """The whole messages that have come, text ones as UTF-8.  Raises WebSocketError."""
-        from websockets.frames import Opcode
+        from websockets.frames import Frame, Opcode
 
         self._protocol.receive_data(data)
         messages: list[bytes] = []
         for event in self._protocol.events_received():
-            opcode = event.opcode  # type: ignore[union-attr]
+            assert isinstance(event, Frame)  # what is not a frame is a handshake, and there is none here
+            opcode = event.opcode
             if opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
-                piece = bytes(event.data)  # type: ignore[union-attr]
-                if event.fin and not self._parts:  # type: ignore[union-attr]
+                piece = bytes(event.data)
+                if event.fin and not self._parts:
                     messages.append(piece)
                     continue
                 self._parts.append(piece)
-                if event.fin:  # type: ignore[union-attr]
+                if event.fin:
                     messages.append(b"".join(self._parts))
                     self._parts.clear()
             elif opcode is Opcode.CLOSE:

@@ -14,14 +14,14 @@ import time
 import zlib
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from hekla.api import apps, core, names
 from hekla.api.coordination import LEASE
-from hekla.api.kinds import Kind
+from hekla.api.kinds import read_as
 from hekla.api.meta import Struct, key
 from hekla.api.schema import Int32
 from hekla.kube.cache import Cache
@@ -127,8 +127,8 @@ class FakeNode(Struct):
     status: FakeNodeStatus = msgspec.field(default_factory=FakeNodeStatus)
 
 
-POD: Kind[FakePod] = replace(core.POD, type=FakePod)  # type: ignore[arg-type,assignment]
-NODE: Kind[FakeNode] = replace(core.NODE, type=FakeNode)  # type: ignore[arg-type,assignment]
+POD = read_as(core.POD, FakePod)
+NODE = read_as(core.NODE, FakeNode)
 
 
 @dataclass(frozen=True, slots=True)

@@ -240,7 +240,7 @@ class Streams(SpdyWire, Terminal):
             self.abort()
             raise Lost(f"the client has not opened {', '.join(sorted(self._expected - self._roles.keys()))}")
 
-    async def write(self, role: str, data: bytes) -> None:  # type: ignore[override]
+    async def write(self, role: str, data: bytes) -> None:  # type: ignore[override]  # channels have names here, numbers there
         await SpdyWire.write(self, self._roles[role], data)
 
     async def finish(self, status: Mapping[str, Any]) -> None:

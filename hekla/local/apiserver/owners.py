@@ -69,7 +69,7 @@ class Head:
         return b"".join(found)
 
     def tree(self, values: Sequence[str]) -> fieldsets.Tree:
-        return fieldsets.decode(filled(self.fields, values) if self.marked else self.fields)  # type: ignore[no-any-return]
+        return fieldsets.decode(filled(self.fields, values) if self.marked else self.fields)  # type: ignore[no-any-return]  # JSON
 
 
 class Owners:
