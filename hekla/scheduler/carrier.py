@@ -126,6 +126,8 @@ class Carrier:
             self.in_turn(f"shard {said.name}", self.write_shard(said))
         for pod in decisions.gates:
             self.launch(self.lift_gate(pod))
+        for freed in decisions.freed:
+            self.launch(self.claims.free(freed.claim, freed.uid))
         for event in decisions.events:
             if event.kind == "PodGroup" and event.reason in COMPLAINTS and event.type == "Warning":
                 self.hold_complaint(event)
@@ -178,6 +180,8 @@ class Carrier:
                 await self.volumes.bind(bind.volumes, bind.node)
             if bind.claims:
                 await self.claims.bind(bind.claims, bind.pod, bind.uid)
+            if bind.implied:
+                await self.claims.make(bind.implied, bind.pod, bind.uid)
             if self.locks and (lock := lock_of(bind.annotations, self.locks)):
                 await lock_node(self.client, bind.node, lock)
                 locked = lock
@@ -190,16 +194,19 @@ class Carrier:
         except (VolumeError, ClaimError, LockError) as error:
             if bind.claims and isinstance(error, LockError):
                 await self.claims.give_back(bind.claims, bind.uid)
+            await self.claims.unmake(bind.uid)
             self.refuse(bind, error)
             return
         except LOST as error:
             if not await self.was_bound(bind, error):
                 if bind.claims:
                     await self.claims.give_back(bind.claims, bind.uid)
+                await self.claims.unmake(bind.uid)
                 if locked:
                     await self.attempt(bind.node, unlock_node(self.client, bind.node, locked))
                 self.refuse(bind, error)
                 return
+        self.claims.made.pop(bind.uid, None)
         self.recorder.event(
             reference("Pod", bind.pod, bind.uid), "Normal", "Scheduled", f"Successfully assigned {bind.pod} to {bind.node}"
         )

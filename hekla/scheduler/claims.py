@@ -13,8 +13,10 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
+from hekla.api.core import POD
 from hekla.api.resource import RESOURCE_CLAIM
 from hekla.engine.claims.book import devices_of
+from hekla.engine.claims.extended import ANNOTATION
 from hekla.kube.client import Client
 from hekla.kube.errors import ApiError, Conflict, NotFound
 from hekla.kube.http.client import TransportError
@@ -41,6 +43,8 @@ class ClaimBinder:
         self.client = client
         self.locks: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self.waiting: dict[str, set[asyncio.Event]] = defaultdict(set)
+        self.made: dict[str, tuple[str, Tree]] = {}
+        """UID of a pod that is being bound -> the claim that was made for its extended resources, and what it was given."""
 
     def claim_changed(self, old: Any, new: Any) -> None:
         """A callback of the cache of claims."""
@@ -147,6 +151,85 @@ class ClaimBinder:
                     except (ClaimError, ApiError, TransportError) as error:
                         log.warning("reservation of %s could not be taken back: %s", key, error)
                         break
+
+    # ------------------------------------------------------------------------------------------------- claims of nobody else
+
+    async def make(self, implied: Mapping[str, Any], pod: str, uid: str) -> None:
+        """Makes, allocates and reserves the claim that a pod's extended resources are; the pod's status says which container has what.
+
+        Raises as `bind` does; `unmake` clears up after it.
+        """
+        namespace, _, name = pod.partition("/")
+        there: Tree = await self.client.get(POD.untyped, name, namespace)
+        if there["metadata"].get("uid") != uid:
+            raise ClaimError(f"pod {pod} is another one now")
+        before = (there.get("status") or {}).get("extendedResourceClaimStatus") or {}
+        if before.get("resourceClaimName"):
+            await self.discard(f"{namespace}/{before['resourceClaimName']}", uid)
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid, "controller": True, "blockOwnerDeletion": True}
+        metadata = {"generateName": f"{name}-extended-resources-", "annotations": {ANNOTATION: "true"}, "ownerReferences": [owner]}
+        body = {
+            "apiVersion": RESOURCE_CLAIM.api_version, "kind": RESOURCE_CLAIM.kind, "metadata": metadata, "spec": implied["spec"],
+        }
+        made = await self.client.create(RESOURCE_CLAIM.untyped, body, namespace)
+        key = f"{namespace}/{made['metadata']['name']}"
+        self.made[uid] = key, implied["allocation"]
+        spec = there["spec"]
+        names = [one["name"] for one in (*(spec.get("initContainers") or ()), *spec["containers"])]
+        mappings = [
+            {"containerName": names[number], "resourceName": resource, "requestName": request}
+            for number, resource, request in implied["mappings"]
+        ]
+        said = {"resourceClaimName": made["metadata"]["name"], "requestMappings": mappings}
+        patch = {"metadata": {"uid": uid}, "status": {"extendedResourceClaimStatus": said}}
+        await self.client.patch(POD.untyped, name, patch, namespace, type="strategic", subresource="status")
+        await self.bind({key: implied["allocation"]}, pod, uid)
+
+    async def unmake(self, uid: str) -> None:
+        """The pod is not bound after all: the claim that was made for it goes."""
+        made = self.made.pop(uid, None)
+        if made is not None:
+            key, allocation = made
+            await self.give_back({key: allocation}, uid)
+            await self.discard(key, uid)
+
+    async def discard(self, key: str, uid: str) -> None:
+        """Deletes a claim that was made for the extended resources of a pod; any other is left alone."""
+        try:
+            claim = await self.read(key)
+            meta = claim["metadata"]
+            ours = (meta.get("annotations") or {}).get(ANNOTATION) == "true"
+            if ours and any(one.get("uid") == uid for one in meta.get("ownerReferences") or ()):
+                namespace, _, name = key.partition("/")
+                await self.client.delete(RESOURCE_CLAIM.untyped, name, namespace, uid=meta["uid"])
+        except (ClaimError, NotFound):
+            return
+        except (ApiError, TransportError) as error:
+            log.warning("resourceclaim %s could not be deleted: %s", key, error)
+
+    async def free(self, key: str, uid: str) -> None:
+        """Takes from a claim what it was given, where that is of no use to the one pod (by UID) that needs it.
+
+        One that somebody else has reserved by now keeps it; one that was made for the pod's extended resources goes.
+        """
+        async with self.lock(key):
+            for _ in range(ATTEMPTS):
+                try:
+                    claim = await self.read(key)
+                    status = dict(claim.get("status") or {})
+                    if any(one.get("uid") != uid for one in status.get("reservedFor") or ()):
+                        return
+                    if status.get("allocation") is not None:
+                        for name in ("allocation", "reservedFor", "devices"):
+                            status.pop(name, None)
+                        await self.client.update_status(RESOURCE_CLAIM.untyped, {**claim, "status": status})
+                    break
+                except Conflict:
+                    continue
+                except (ClaimError, ApiError, TransportError) as error:
+                    log.warning("resourceclaim %s could not be freed: %s", key, error)
+                    return
+        await self.discard(key, uid)
 
     async def read(self, key: str) -> Tree:
         namespace, _, name = key.partition("/")

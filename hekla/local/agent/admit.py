@@ -52,6 +52,8 @@ def refusal(pod: core.Pod, node: core.Node, others: Iterable[core.Pod]) -> tuple
     wanted = {"pods": 1, **requests(pod)}
     used["pods"] = len(present)
     for resource in sorted(wanted, key=lambda name: (name != "pods", name)):
+        if "/" in resource and resource not in allocatable:
+            continue  # an extended resource that the node knows nothing of comes from elsewhere, such as a device driver
         need, taken, there = wanted[resource], used.get(resource, 0), allocatable.get(resource, 0)
         if need > 0 and taken + need > there:
             return rejection(

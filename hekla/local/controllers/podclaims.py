@@ -17,6 +17,7 @@ from hekla.kube.events import Recorder
 from hekla.local.controllers.pods import Json, Pod
 
 POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
+EXTENDED = "resource.kubernetes.io/extended-resource-claim"
 PROTECTION = "resource.kubernetes.io/delete-protection"
 
 
@@ -119,7 +120,7 @@ class ResourceClaimController(Controller):
         """Makes claims for a pod that comes, and looks at those of a pod that is over."""
         pod = new if new is not None else old
         assert pod is not None
-        if not pod.spec.resource_claims:
+        if not pod.spec.resource_claims and pod.status.extended_resource_claim_status is None:
             return
         if new is not None:
             self.queue.add(f"pod/{new.key}")
@@ -220,7 +221,8 @@ class ResourceClaimController(Controller):
         meta = claim["metadata"]
         finalizers = meta.get("finalizers") or []
         allocated = status.get("allocation") is not None
-        generated = (meta.get("annotations") or {}).get(POD_CLAIM_NAME) is not None
+        annotations = meta.get("annotations") or {}
+        generated = POD_CLAIM_NAME in annotations or EXTENDED in annotations
         # One that users made keeps its devices for the pods to come; unless nobody can come any more.
         frees = allocated and not reserved and (bool(before) or meta.get("deletionTimestamp") is not None)
         try:
@@ -262,6 +264,9 @@ class ResourceClaimController(Controller):
 def names_of(pod: Pod) -> list[str]:
     """The claims of a pod, of its own and made for it."""
     own = [one.resource_claim_name for one in pod.spec.resource_claims if one.resource_claim_name]
+    extended = pod.status.extended_resource_claim_status
+    if extended is not None and extended.resource_claim_name:
+        own.append(extended.resource_claim_name)
     return own + [one.resource_claim_name for one in pod.status.resource_claim_statuses if one.resource_claim_name]
 
 

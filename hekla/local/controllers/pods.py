@@ -201,6 +201,7 @@ class Status(msgspec.Struct, rename="camel", gc=False):
     pod_ip: str = msgspec.field(default="", name="podIP")
     conditions: tuple[Condition, ...] = ()
     resource_claim_statuses: tuple[ClaimStatus, ...] = ()
+    extended_resource_claim_status: ClaimStatus | None = None
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
 

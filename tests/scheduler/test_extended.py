@@ -1,0 +1,133 @@
+"""Claims that the scheduler makes for extended resources, and claims that it takes back: as it writes them, and on a live server."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from hekla.api import core, resource
+from hekla.kube.errors import ApiError
+from hekla.scheduler.claims import ClaimBinder, ClaimError
+from tests.scheduler.test_claims import GIVEN, Server, claim, users
+from tests.scheduler.test_live import Site, client, site
+
+__all__ = ["client", "site"]
+
+GPU = "example.com/gpu"
+EXTENDED = "resource.kubernetes.io/extended-resource-claim"
+SPEC = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}}]}}
+IMPLIED = {"spec": SPEC, "allocation": GIVEN, "mappings": ((1, GPU, "r"),)}
+
+
+class Making(Server):
+    """As the other, and objects can be made and deleted.  `broken`: what answers with an error."""
+
+    def __init__(self, *objects: dict[str, Any], broken: str = "") -> None:
+        super().__init__(*objects)
+        self.broken = broken
+
+    async def create(self, kind: Any, body: Any, namespace: str) -> Any:
+        name = body["metadata"]["generateName"] + str(len(self.objects))
+        metadata = {**body["metadata"], "name": name, "namespace": namespace, "uid": name, "resourceVersion": "1"}
+        self.objects[name] = {**copy.deepcopy(body), "metadata": metadata}
+        return copy.deepcopy(self.objects[name])
+
+    async def patch(self, kind: Any, name: str, patch: Any, namespace: str | None = None, **how: Any) -> Any:
+        if "status" in patch:
+            if self.broken == "status":
+                raise ApiError(500, "InternalError", "no")
+            self.objects[name].setdefault("status", {}).update(patch["status"])
+            return copy.deepcopy(self.objects[name])
+        return await super().patch(kind, name, patch, namespace, **how)
+
+    async def delete(self, kind: Any, name: str, namespace: str, uid: str = "") -> None:
+        assert self.objects[name]["metadata"]["uid"] == uid
+        del self.objects[name]
+
+
+def the_pod(**status: Any) -> dict[str, Any]:
+    spec = {"initContainers": [{"name": "first"}], "containers": [{"name": "main"}]}
+    return {"metadata": {"name": "pod", "namespace": "ns", "uid": "u1", "resourceVersion": "1"}, "spec": spec, "status": status}
+
+
+async def test_the_claim_is_made_and_the_pod_says_which_container_has_what():
+    server = Making(the_pod())
+    await ClaimBinder(server).make(IMPLIED, "ns/pod", "u1")
+    (name,) = set(server.objects) - {"pod"}
+    made = server.objects[name]
+    assert name.startswith("pod-extended-resources-") and made["spec"] == SPEC
+    assert made["metadata"]["annotations"] == {EXTENDED: "true"}
+    assert made["metadata"]["ownerReferences"][0]["uid"] == "u1"
+    assert made["status"]["allocation"] == GIVEN and users(server, name) == ["pod"]
+    assert server.objects["pod"]["status"]["extendedResourceClaimStatus"] == {
+        "resourceClaimName": name, "requestMappings": [{"containerName": "main", "resourceName": GPU, "requestName": "r"}],
+    }  # fmt: skip
+
+
+async def test_one_that_was_made_for_a_bind_that_failed_is_not_left_behind():
+    server = Making(the_pod(), broken="status")
+    binder = ClaimBinder(server)
+    with pytest.raises(ApiError):
+        await binder.make(IMPLIED, "ns/pod", "u1")
+    await binder.unmake("u1")
+    assert set(server.objects) == {"pod"} and binder.made == {}
+    server.broken = ""
+    await binder.make(IMPLIED, "ns/pod", "u1")
+    await ClaimBinder(server).make(IMPLIED, "ns/pod", "u1")  # another process that knows nothing of the first
+    assert len(server.objects) == 2
+
+
+async def test_a_pod_that_was_made_anew_gets_no_claim_of_the_old_one():
+    server = Making(the_pod())
+    with pytest.raises(ClaimError, match="another one now"):
+        await ClaimBinder(server).make(IMPLIED, "ns/pod", "u0")
+    assert set(server.objects) == {"pod"}
+
+
+async def test_what_is_in_the_way_is_freed_unless_somebody_relies_on_it():
+    mine, other = {"resource": "pods", "name": "pod", "uid": "u1"}, {"resource": "pods", "name": "other", "uid": "u2"}
+    server = Making(claim("unused", allocation=GIVEN), claim("mine", allocation=GIVEN, reservedFor=[mine]),
+                    claim("shared", allocation=GIVEN, reservedFor=[mine, other]))  # fmt: skip
+    binder = ClaimBinder(server)
+    for name in ("unused", "mine", "shared", "gone"):
+        await binder.free(f"ns/{name}", "u1")
+    assert server.objects["unused"]["status"] == server.objects["mine"]["status"] == {}
+    assert users(server, "shared") == ["pod", "other"] and server.objects["shared"]["status"]["allocation"] == GIVEN
+
+
+async def test_a_pod_has_devices_of_a_driver_by_the_name_of_a_resource(site: Site) -> None:
+    node = await site.node("n1")
+    driver, name = f"{site.name}.example.com", f"{site.name}.example.com/gpu"
+    chosen = [{"cel": {"expression": f'device.driver == "{driver}"'}}]
+    body: dict[str, Any] = {"metadata": {"name": site.name}, "spec": {"selectors": chosen, "extendedResourceName": name}}
+    await site.client.create(resource.DEVICE_CLASS.untyped, body)
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    await site.client.create(resource.RESOURCE_SLICE.untyped, {
+        "metadata": {"name": site.name}, "spec": {"driver": driver, "nodeName": node, "pool": pool, "devices": [{"name": "gpu-0"}]},
+    })  # fmt: skip
+    site.start()
+    amounts = {"cpu": "100m", name: "1"}
+    container = {"name": "main", "image": "pause", "resources": {"requests": amounts, "limits": amounts}}
+    await site.job("one", 1, containers=[container])
+    await site.until_bound(1)
+    said = (await site.pod("one-0"))["status"]["extendedResourceClaimStatus"]
+    assert said["requestMappings"] == [{"containerName": "main", "resourceName": name, "requestName": "container-0-request-0"}]
+    made = await site.client.get(resource.RESOURCE_CLAIM.untyped, said["resourceClaimName"], "default")
+    assert [one["device"] for one in made["status"]["allocation"]["devices"]["results"]] == ["gpu-0"]
+    assert [one["name"] for one in made["status"]["reservedFor"]] == [f"{site.name}-one-0"]
+    await site.job("two", 1, containers=[container])
+
+    async def waits() -> bool:
+        conditions = ((await site.pod("two-0"))["status"]).get("conditions") or []
+        return any(one["type"] == "PodScheduled" and one["status"] == "False" for one in conditions)
+
+    await site.until(waits, "the second pod finds no device")
+    await site.client.delete(core.POD, f"{site.name}-one-0", "default", grace=0)
+    # No controllers run beside this server: the claim goes by hand, as it would with its pod.
+    made["status"] = {}
+    await site.client.update_status(resource.RESOURCE_CLAIM.untyped, made)
+    await site.client.patch(resource.RESOURCE_CLAIM.untyped, said["resourceClaimName"], {"metadata": {"finalizers": None}}, "default")
+    await site.client.delete(resource.RESOURCE_CLAIM.untyped, said["resourceClaimName"], "default")
+    await site.until_bound(1)
