@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hekla.local.agent.launching import SPLIT
 from hekla.local.agent.runtime import stop_all
 from tests.agent.live_cluster import POD, cluster, container
 
@@ -19,9 +20,14 @@ LINES = 15
 
 def worker_script(count: Path, number: int) -> str:
     return (
-        f"echo begin >> {count}/{number}; i=0; while [ $i -lt {LINES} ]; do echo {number}-$i; i=$((i+1)); sleep 0.1; done; "
+        f"echo begin >> {count}/{number}; i=0; while [ $i -lt {LINES} ]; do echo {number}-$i; {aside(number)} i=$((i+1)); sleep 0.1; done; "
         f"exit $(({number} % 3))"
     )
+
+
+def aside(number: int) -> str:
+    """Every second pod keeps its streams apart, and uses both."""
+    return f"echo aside-{number}-$i >&2;" if number % 2 else ""
 
 
 @pytest.mark.scenario("local-cluster", 144)
@@ -33,7 +39,8 @@ async def test_killed_again_and_again_no_container_runs_twice(tmp_path: Path, fl
     random.seed(7)
     async with cluster(tmp_path, *flags) as live:
         for number in range(PODS):
-            await live.create(f"w{number}", "sh", "-c", worker_script(counts, number))
+            apart = {"annotations": {SPLIT: "true"}} if number % 2 else {}
+            await live.create(f"w{number}", "sh", "-c", worker_script(counts, number), metadata=apart)
         for _ in range(6):
             await asyncio.sleep(random.uniform(0.0, 0.6))
             live.agent.kill()
@@ -42,7 +49,11 @@ async def test_killed_again_and_again_no_container_runs_twice(tmp_path: Path, fl
             pod = await live.phase(f"w{number}", "Failed" if number % 3 else "Succeeded", 30)
             assert container(pod)["state"]["terminated"]["exitCode"] == number % 3
             assert container(pod)["restartCount"] == 0
-            assert await live.log(f"w{number}") == "".join(f"{number}-{line}\n" for line in range(LINES))
+            out = [f"{number}-{line}" for line in range(LINES)]
+            if number % 2:
+                assert (await live.log(f"w{number}", stream="Stderr")).splitlines() == [f"aside-{line}" for line in out]
+                assert sorted((await live.log(f"w{number}")).splitlines()) == sorted([*out, *(f"aside-{line}" for line in out)])
+            assert (await live.log(f"w{number}", stream="Stdout" if number % 2 else "All")).splitlines() == out
             assert (counts / str(number)).read_text() == "begin\n", f"pod w{number} ran twice"
 
 

@@ -11,6 +11,8 @@ import pytest
 import pytest_asyncio
 
 from hekla.api import core
+from hekla.kube.errors import ApiError
+from hekla.local.agent.launching import SPLIT
 from tests.agent.live_cluster import NODE_NAME, POD, Cluster, cluster, condition, container
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -333,3 +335,21 @@ async def test_stand_ins_serve(live: Cluster) -> None:
     writer.close()
     await live.client.delete(POD, "web", "default")
     await live.gone("web")
+
+
+async def test_streams_are_told_apart_where_a_pod_wants_it(live: Cluster) -> None:
+    script = "echo one; sleep 0.2; echo two >&2; sleep 0.2; echo three; sleep 0.2; echo bad >&2; exit 1"
+    apart = {"annotations": {SPLIT: "true"}}
+    await live.create("apart", "sh", "-c", script, metadata=apart, c={"terminationMessagePolicy": "FallbackToLogsOnError"})
+    pod = await live.phase("apart", "Failed")
+    assert await live.log("apart") == "one\ntwo\nthree\nbad\n"
+    assert await live.log("apart", stream="All", tailLines=3) == "two\nthree\nbad\n"
+    assert await live.log("apart", stream="Stdout") == "one\nthree\n"
+    assert await live.log("apart", stream="Stderr") == "two\nbad\n"
+    assert container(pod)["state"]["terminated"]["message"] == "one\ntwo\nthree\nbad\n"
+
+    await live.create("together", "sh", "-c", script)
+    await live.phase("together", "Failed")
+    assert await live.log("together", stream="All") == "one\ntwo\nthree\nbad\n"
+    with pytest.raises(ApiError, match=r"ask for stream=All, or annotate the pod with hekla\.io/split-log-streams"):
+        await live.log("together", stream="Stderr")

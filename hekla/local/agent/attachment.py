@@ -7,7 +7,8 @@ import logging
 
 from hekla.local.agent import console
 from hekla.local.agent.execution import process_of
-from hekla.local.agent.logbook import Clock, Options, read
+from hekla.local.agent.interleaving import read
+from hekla.local.agent.logbook import Clock, Options
 from hekla.local.agent.records import Slot
 from hekla.local.agent.remote import SUCCESS, Terminal, Wish, failed
 from hekla.local.agent.wire import Lost
@@ -42,14 +43,25 @@ async def attach(slot: Slot, wish: Wish, terminal: Terminal, clock: Clock) -> No
 
 
 async def show_log(slot: Slot, wish: Wish, terminal: Terminal, clock: Clock) -> None:
-    """Both streams share one file (decision 0052), so both are shown as standard output."""
-    role = "stdout" if wish.stdout else "stderr"
-    options = Options(follow=True, tail=0)
+    """Where both streams share one file (decision 0052) both are shown as standard output."""
 
     def running() -> bool:
         claim = slot.claim()
         return slot.exit() is None and claim is not None and claim.alive()
 
-    async for data in read(slot, options, clock, running):
-        if wish.stdout or wish.stderr:
+    async def show(role: str, stream: str) -> None:
+        async for data in read(slot, Options(follow=True, tail=0, stream=stream), clock, running):
             await terminal.write(role, data)
+
+    if not slot.split:
+        if wish.stdout or wish.stderr:
+            await show("stdout" if wish.stdout else "stderr", "All")
+        return
+    roles = [role for role, wanted in (("stdout", wish.stdout), ("stderr", wish.stderr)) if wanted]
+    both = [asyncio.create_task(show(role, role.capitalize())) for role in roles]
+    try:
+        await asyncio.gather(*both)
+    finally:
+        for task in both:
+            task.cancel()
+        await asyncio.gather(*both, return_exceptions=True)

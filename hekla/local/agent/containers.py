@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from hekla.api import core
+from hekla.local.agent import interleaving, logbook
 from hekla.local.agent.host import Host
 from hekla.local.agent.probes import Prober
 from hekla.local.agent.records import UNKNOWN_EXIT, PodDirectory, Slot
@@ -164,13 +165,10 @@ def termination_message(spec: core.Container, slot: Slot, code: int, most: int =
     if text or code == 0 or spec.termination_message_policy != "FallbackToLogsOnError":
         return text
     try:
-        with open(slot.log, "rb") as file:
-            length = min(most, LOG_MESSAGE)
-            file.seek(max(0, os.fstat(file.fileno()).st_size - length))
-            tail = file.read(length).decode(errors="replace")
+        tail = (interleaving if slot.split else logbook).last_words(slot, min(most, LOG_MESSAGE))
     except OSError:
         return ""
-    return "".join(tail.splitlines(keepends=True)[-LOG_LINES:])
+    return "".join(tail.decode(errors="replace").splitlines(keepends=True)[-LOG_LINES:])
 
 
 def runs_of(pod: core.Pod) -> tuple[list[Run], list[Run]]:

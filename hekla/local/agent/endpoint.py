@@ -16,13 +16,16 @@ import msgspec
 from hekla.api import core
 from hekla.kube.http.server import Request, Response, Stream, Upgrade
 from hekla.local.agent import console
-from hekla.local.agent.logbook import Clock, Options, read
+from hekla.local.agent.interleaving import read
+from hekla.local.agent.launching import SPLIT
+from hekla.local.agent.logbook import Clock, Options
 from hekla.local.agent.records import PodDirectory, Slot
 from hekla.local.agent.streaming import Refused, Streaming, check_asker
 
 PLAIN = "text/plain"
 STREAMS = {"exec": 4, "attach": 4, "portForward": 3}
 """What becomes a connection of its own, with the number of words of its path."""
+ONE_LOG = f'both streams of this container share one log: ask for stream=All, or annotate the pod with {SPLIT}: "true"'
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -87,6 +90,8 @@ class Endpoint:
             options = options_of(request)
         except ValueError as error:
             return text(400, str(error))
+        if options.stream != "All" and not slots[-1].split:
+            return text(400, ONE_LOG)
         return Stream.of(self._stream(slots[-1], options), PLAIN)
 
     def _stream(self, slot: Slot, options: Options) -> AsyncIterator[bytes]:
@@ -123,15 +128,14 @@ def options_of(request: Request) -> Options:
             raise ValueError(f"{name}: {number} must be greater than or equal to 0")
         return number
 
-    if request.option("stream") in ("Stdout", "Stderr"):
-        raise ValueError("both streams of a container share one log here: ask for stream=All")
     since: int | None = None
     if (seconds := whole("sinceSeconds")) is not None:
         since = time.time_ns() - seconds * 1_000_000_000
     elif moment := request.option("sinceTime"):
         # Whole microseconds, rounded down: as a float the time of a line would come out a little after the line.
         since = (datetime.fromisoformat(moment) - EPOCH) // timedelta(microseconds=1) * 1000
-    return Options(request.flag("follow"), whole("tailLines"), since, request.flag("timestamps"), whole("limitBytes"))
+    stream = request.option("stream") or "All"
+    return Options(request.flag("follow"), whole("tailLines"), since, request.flag("timestamps"), whole("limitBytes"), stream)
 
 
 def server_tls(certificate: str, key: str, authority: str) -> ssl.SSLContext | None:

@@ -13,6 +13,9 @@ from hekla.local.agent.host import Host
 from hekla.local.agent.hosts import kernel_hostname
 from hekla.local.agent.records import Launch, PodDirectory
 
+SPLIT = "hekla.io/split-log-streams"
+"""Annotation of a pod: `true` keeps its standard output and standard error apart."""
+
 
 @dataclass(slots=True)
 class Launching:
@@ -96,6 +99,7 @@ class Launching:
             closed=host.closed, shown=host.shown(scratch), dropped=powers.dropped(security) if host.isolation.mounts else [],
             no_new_privileges=security.allow_privilege_escalation is False,
             stdin=spec.stdin, stdin_once=spec.stdin_once, tty=spec.tty,
+            split=not spec.tty and (pod.metadata.annotations or {}).get(SPLIT) == "true",
             network=self.cable or "",
         )  # fmt: skip
 

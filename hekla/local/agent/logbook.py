@@ -54,6 +54,8 @@ class Options:
     timestamps: bool = False
     limit: int | None = None
     """Bytes."""
+    stream: str = "All"
+    """Or Stdout or Stderr alone."""
 
 
 class Clock:
@@ -94,6 +96,8 @@ class Clock:
 
     def follow(self, slot: Slot) -> None:
         """Dates what the slot's container writes from now on."""
+        if slot.split:
+            self.follow(slot.errors)
         path = str(slot.log)
         if path in self._watches:
             return
@@ -118,18 +122,21 @@ class Clock:
         path = str(slot.log)
         watch = self._watches.pop(path, None)
         if watch is not None:
+            if (errors := slot.errors).log != slot.log and str(errors.log) in self._watches:
+                self._take()  # in the order in which the streams were written to
+                self.leave(errors)
             self._slots.pop(watch, None)
             self._note(slot, time.time_ns())
             if watch >= 0 and self._inotify >= 0 and self._libc is not None:
                 self._libc.inotify_rm_watch(self._inotify, watch)
         self._sizes.pop(path, None)
         self._starts.pop(path, None)
-        self._wake(path)
+        self._wake(slot)
 
     async def growth(self, slot: Slot) -> None:
-        """Waits until the log has grown or its container has ended; looks once a second in any case."""
+        """Waits until a log of the slot has grown or its container has ended; looks once a second in any case."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiting = self._waiting.setdefault(str(slot.log), [])
+        waiting = self._waiting.setdefault(str(slot.directory), [])
         waiting.append(future)
         try:
             async with asyncio.timeout(1.0):
@@ -141,10 +148,18 @@ class Clock:
                 waiting.remove(future)
 
     def _heard(self) -> None:
+        if not self._take():
+            return
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._inotify)
+        loop.call_later(PAUSE, self._listen)
+
+    def _take(self) -> bool:
+        """Notes what has grown since the last time.  Of several logs the one that grew first gets the earlier time."""
         try:
             data = os.read(self._inotify, CHUNK)
-        except BlockingIOError:
-            return
+        except OSError:
+            return False
         now, seen, at = time.time_ns(), set(), 0
         while at < len(data):
             watch, _, _, length = struct.unpack_from("iIII", data, at)
@@ -152,9 +167,8 @@ class Clock:
             if watch not in seen and (slot := self._slots.get(watch)) is not None:
                 seen.add(watch)
                 self._note(slot, now)
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(self._inotify)
-        loop.call_later(PAUSE, self._listen)
+                now += 1
+        return True
 
     def _listen(self) -> None:
         if self._inotify >= 0:
@@ -182,7 +196,7 @@ class Clock:
             os.close(descriptor)
         if size - self._starts.get(path, 0) > self.max_size * self.max_files and self._can_punch:
             self._shorten(slot, size)
-        self._wake(path)
+        self._wake(slot)
 
     def _shorten(self, slot: Slot, size: int) -> None:
         """Gives the oldest part of a log back.  First it is said where the log begins, then the rest may vanish: nobody reads zeros."""
@@ -206,8 +220,8 @@ class Clock:
         finally:
             os.close(descriptor)
 
-    def _wake(self, path: str) -> None:
-        for future in self._waiting.pop(path, ()):
+    def _wake(self, slot: Slot) -> None:
+        for future in self._waiting.pop(str(slot.directory), ()):
             if not future.done():
                 future.set_result(None)
 
@@ -292,6 +306,13 @@ def line_start(descriptor: int, offset: int, size: int) -> int:
     return min(offset, size)
 
 
+def last_words(slot: Slot, length: int) -> bytes:
+    """The last bytes of a log.  Raises OSError."""
+    with open(slot.log, "rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - length))
+        return file.read(length)
+
+
 def nanoseconds(when: int) -> bytes:
     """RFC3339Nano, UTC."""
     seconds, rest = divmod(when, 1_000_000_000)
@@ -299,20 +320,25 @@ def nanoseconds(when: int) -> bytes:
 
 
 async def read(slot: Slot, options: Options, clock: Clock, running: Callable[[], bool]) -> AsyncIterator[bytes]:
-    """The log as a reader wants it, in chunks; with `follow` until the container has ended and all is read."""
+    """One log as a reader wants it, in chunks; with `follow` until the container has ended and all is read."""
     descriptor = os.open(slot.log, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        left = options.limit
-        async for chunk in chunks(descriptor, slot, options, clock, running):
-            if left is not None:
-                chunk = chunk[:left]
-                left -= len(chunk)
-            if chunk:
-                yield chunk
-            if left == 0:
-                return
+        async for chunk in limited(chunks(descriptor, slot, options, clock, running), options.limit):
+            yield chunk
     finally:
         os.close(descriptor)
+
+
+async def limited(whole: AsyncIterator[bytes], left: int | None) -> AsyncIterator[bytes]:
+    """No more than so many bytes of it, where there is a limit."""
+    async for chunk in whole:
+        if left is not None:
+            chunk = chunk[:left]
+            left -= len(chunk)
+        if chunk:
+            yield chunk
+        if left == 0:
+            return
 
 
 async def chunks(

@@ -7,6 +7,7 @@
             launch.json                 what to start; written whole before anything starts
             claim                       pid and start time of the process that took the slot; made by link(2), so at most once
             log, log.times, log.start   output as written, when it grew, and where what is left of it begins
+            err, err.times, err.start   the same of standard error alone, where the pod wants the two streams apart
             exit                        the exit code, written by the keeper; empty while the container runs
             error                       why it could not be started
 
@@ -75,6 +76,8 @@ class Launch(msgspec.Struct, kw_only=True, omit_defaults=True):
     stdin_once: bool = False
     """The first who attaches and leaves ends the input."""
     tty: bool = False
+    split: bool = False
+    """Standard error has a log of its own."""
 
 
 class StartError(msgspec.Struct):
@@ -178,10 +181,22 @@ class Slot:
     def times(self) -> Path:
         return self.directory / "log.times"
 
+    @property
+    def errors(self) -> Errors:
+        """What was written to standard error, where that is kept apart."""
+        return Errors(self.directory, self.container, self.attempt)
+
+    @property
+    def split(self) -> bool:
+        """Whether the two streams are kept apart."""
+        return os.path.exists(self.directory / "err")
+
     def prepare(self, launch: Launch) -> None:
         """Writes down what is to be started; nothing may start before this is on disk."""
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.log.touch(mode=0o600)
+        if launch.split:
+            self.errors.log.touch(mode=0o600)
         write_atomically(self.directory / "launch.json", msgspec.json.encode(launch))
 
     def launch(self) -> Launch | None:
@@ -231,6 +246,28 @@ class Slot:
         known = self.exit()
         assert known is not None
         return known
+
+
+class Errors(Slot):
+    """A slot as readers of its standard error see it."""
+
+    __slots__ = ()
+
+    @property
+    def log(self) -> Path:
+        return self.directory / "err"
+
+    @property
+    def log_start(self) -> Path:
+        return self.directory / "err.start"
+
+    @property
+    def times(self) -> Path:
+        return self.directory / "err.times"
+
+    @property
+    def split(self) -> bool:
+        return False
 
 
 class PodDirectory:

@@ -299,6 +299,7 @@ def begin(slot: str, answer: Callable[[str], None]) -> None:
         signal.signal(number, signal.SIG_DFL)
     os.setsid()
     log = os.open(f"{slot}/log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    errors = os.open(f"{slot}/err", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600) if launch.get("split") else log
     directory = os.open(slot, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     tty = launch.get("tty", False)
     reads, go = leave_holder(slot, launch, log) if tty or launch.get("stdin") else (os.open("/dev/null", os.O_RDONLY), -1)
@@ -340,8 +341,10 @@ def begin(slot: str, answer: Callable[[str], None]) -> None:
         where = "no such file or directory" if "/" in argv[0] else "executable file not found in $PATH"
         fail(directory, result, f'failed to create containerd task: failed to create shim task: exec: "{argv[0]}": {where}')
     # Descriptors are moved above the ones that they will take, so that none overwrites another.
-    reads, log, result = (duplicate(descriptor) for descriptor in (reads, reads if tty else log, result))
-    for place, descriptor in enumerate((reads, log, log, result)):
+    if tty:
+        log = errors = reads
+    reads, log, errors, result = (duplicate(descriptor) for descriptor in (reads, log, errors, result))
+    for place, descriptor in enumerate((reads, log, errors, result)):
         os.dup2(descriptor, place, inheritable=True)
     if tty:
         own_terminal(launch.get("user"), leader="pid" not in namespaces)

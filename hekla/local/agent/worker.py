@@ -361,9 +361,13 @@ class Worker:
             self.complain("Failed", f"Error: {error}", run.spec.name)
             return RETRY
         run.pull_failures = 0
+        if launch.split:  # the order of its streams is known by the notes alone, so by these from the first line on
+            slot.prepare(launch)
+            self.host.clock.follow(slot)
         try:
             instance = await self.host.runtime.start(slot, launch, self._on_end)
         except CannotStart as error:
+            self.host.clock.leave(slot)
             run.view.waiting = ("RunContainerError", str(error))
             self.complain("Failed", f"Error: {error}", run.spec.name)
             return RETRY
