@@ -337,7 +337,7 @@ async def test_two_networks_stand_side_by_side_and_leave_nothing(isolation: Isol
     for network, root in zip(networks, roots, strict=True):
         await network.close()
         end(root)
-    for _ in range(100):
+    for _ in range(400):
         left = {a.address for name, found in psutil.net_if_addrs().items() if name.startswith("hekla") for a in found}
         if not any(address.rpartition(".")[0] == base.rpartition(".")[0] for address in left for base in ours):
             break

@@ -157,7 +157,7 @@ async def test_a_terminal_outlives_the_runtime_that_started_it(root: Path) -> No
         await asyncio.wait_for(ended.wait(), 10)
         assert instance.exit is not None and instance.exit.code == 3
         assert b"seen" in slot.log.read_bytes()
-        for _ in range(100):  # the holder ends a moment after what it holds
+        for _ in range(400):  # the holder ends a moment after what it holds
             if not console.draining(slot):
                 break
             await asyncio.sleep(0.05)

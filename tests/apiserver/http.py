@@ -116,8 +116,8 @@ class Watched:
 
 
 def until(condition: Callable[[], Any]) -> None:
-    """Waits for what the server does by itself after it has answered; five seconds at most."""
-    deadline = time.monotonic() + 5
+    """Waits for what the server does by itself after it has answered; twenty seconds at most."""
+    deadline = time.monotonic() + 20
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -43,7 +43,7 @@ class World:
         self.heard.append(f"{sign}{obj.metadata.name}@{obj.metadata.resource_version}")
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while not condition():
                 await asyncio.sleep(0.001)
 
@@ -208,7 +208,7 @@ async def test_a_bookmark_is_no_object_and_so_never_malformed(tmp_path: Path) ->
         async with cache:
             await api.watching()
             api.feed(("BOOKMARK", {"kind": "ConfigMap", "metadata": {"resourceVersion": "40"}}))
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(20):
                 while cache.resource_version != "40":
                     await asyncio.sleep(0.001)
         assert (malformed, [one.metadata.name for one in cache.all()]) == ([], ["a"])

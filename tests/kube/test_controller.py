@@ -87,7 +87,7 @@ async def test_changes_in_a_cache_become_keys(tmp_path: Path) -> None:
         task = asyncio.ensure_future(run([controller]))
         await api.watching()
         api.feed(("MODIFIED", config_map("a", 11, owner="y")))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while len(controller.seen) < 3:
                 await asyncio.sleep(0.001)
         assert [key for key, _ in controller.seen] == ["x", "x", "y"]  # the owner that lost it looks, too

@@ -236,7 +236,7 @@ async def test_a_request_given_up_as_its_answer_comes_disturbs_nobody(socket: Pa
         tasks.append(asyncio.ensure_future(client.request("GET", "/first")))
         with pytest.raises(asyncio.CancelledError):
             await tasks[0]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             assert (await tasks[1]).body == b"ok"
         await client.close()
 
@@ -468,7 +468,7 @@ async def test_a_flaky_server_and_impatient_callers_leave_the_pool_whole(socket:
         async with asyncio.timeout(30):
             outcomes = await asyncio.gather(*(caller(client, i) for i in range(400)))
         assert {"answered", "failed"} <= set(outcomes)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while client._busy or client._open != len(client._idle):
                 client._idle = [c for c in client._idle if not c.closed]
                 await asyncio.sleep(0.001)

@@ -45,7 +45,7 @@ async def test_one_job_a_minute_of_schedule_time(cluster: Cluster) -> None:
     state = await cluster.client.get(batch.CRON_JOB, "tick", "default")
     assert [entry.name for entry in state.status.active] == [made.metadata.name] and state.status.last_schedule_time
     await cluster.succeed(f"{made.metadata.name}-t-0")
-    for _ in range(100):
+    for _ in range(400):
         state = await cluster.client.get(batch.CRON_JOB, "tick", "default")
         if state.status.last_successful_time and not state.status.active:
             break
