@@ -1,4 +1,7 @@
-"""The same rules as policies of the cluster: what the webhooks refuse is refused without them, as far as CEL goes."""
+"""The same rules as policies of the cluster: what the webhooks refuse is refused without them, as far as CEL goes.
+
+In the slow lane they are held against a kube-apiserver too, whose CEL is not ours.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,11 @@ import pytest
 from hekla.admission import cluster_policies
 from tests.admission import cases
 from tests.admission.objects import Tree, job, queue, task, template
-from tests.admission.process import BATCH, SCHEDULING, call, install_kinds
+from tests.admission.process import BATCH, SCHEDULING, call, define_kinds
 from tests.apiserver_process import ApiServerProcess
+from tests.cluster.api import Api
+from tests.kubernetes import programs
+from tests.kubernetes.reference import reference
 
 RECORDED = Path(__file__).parents[2].parent / "shared" / "conformance" / "cases" / "webhooks"
 BEYOND = ("can not submit job to root queue", "leaf queue", "unable to find job queue", "sub path of", "queue state must be")
@@ -30,27 +36,65 @@ KINDS = {"jobs": "Job", "cronjobs": "CronJob", "queues": "Queue", "podgroups": "
 
 
 def install(ask: Any) -> None:
-    """Apply the policies, and wait until each of both kinds is in force."""
-    for tree in cluster_policies.objects():
+    """Apply the policies, and wait until all are in force.
+
+    A server sees them in the order in which they came, so all are in force when the last ones are, of which one sees it.
+    """
+    for tree in (*cluster_policies.objects(), *LAST_ONES):
         plural = {"y": "ies", "g": "gs"}[tree["kind"][-1]]
         path = f"/apis/{tree['apiVersion']}/{tree['kind'].lower()[:-1]}{plural}"
         status, answer = ask("POST", path, tree)
         assert status == 201, (tree["metadata"]["name"], answer)
-    deadline = time.monotonic() + 30
-    probe = job(task("a"), task("a"), name="probe", minAvailable=2, maxRetry=0)
-    while ask("POST", PATHS["jobs"] + "?dryRun=All", probe)[0] < 400:
+    deadline = time.monotonic() + 60
+    path = "/api/v1/namespaces/default/configmaps?dryRun=All"
+    while (
+        ask("POST", path, {"metadata": {"name": "refused"}})[0] < 400
+        or "labels" not in ask("POST", path, {"metadata": {"name": "changed"}})[1]["metadata"]
+    ):
         assert time.monotonic() < deadline, "the policies do not come into force"
         time.sleep(0.2)
 
 
-@pytest.fixture(scope="module")
-def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def _last_one(kind: str, name: str, **spec: Any) -> Iterator[Tree]:
+    """A policy about one name of a ConfigMap, and its binding."""
+    rules = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]
+    conditions = [{"name": "name", "expression": f"object.metadata.name == '{name}'"}]
+    version = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
+    yield {**version, "kind": kind, "spec": {"matchConstraints": {"resourceRules": rules}, "matchConditions": conditions, **spec}}
+    actions = {"validationActions": ["Deny"]} if kind.startswith("Validating") else {}
+    yield {**version, "kind": f"{kind}Binding", "spec": {"policyName": name, **actions}}
+
+
+LABEL = "Object{metadata: Object.metadata{labels: {'seen': 'yes'}}}"
+LAST_ONES = (
+    *_last_one("ValidatingAdmissionPolicy", "refused", validations=[{"expression": "false"}]),
+    *_last_one("MutatingAdmissionPolicy", "changed", reinvocationPolicy="Never",
+               mutations=[{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": LABEL}}]),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=["hekla", pytest.param("kubernetes", marks=programs.slow(90))])
+def ask(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    if request.param == "kubernetes":
+        programs.wanted(*programs.SERVER)
+        # Alone, as Hekla's is here: nobody makes accounts for pods.
+        with reference("--disable-admission-plugins=ServiceAccount", controllers=False) as other:
+            api = Api(other.kubeconfig)
+
+            def of_theirs(method: str, path: str, tree: Tree | None = None) -> tuple[int, Tree]:
+                answer = api.request(method, path, tree, {"Content-Type": "application/json"})
+                return answer.status, answer.tree
+
+            define_kinds(of_theirs)
+            install(of_theirs)
+            yield of_theirs
+        return
     with ApiServerProcess.started(tmp_path_factory.mktemp("policies")) as server:
-        install_kinds(server)
 
         def asked(method: str, path: str, tree: Tree | None = None) -> tuple[int, Tree]:
             return call(server, method, path, tree)
 
+        define_kinds(asked)
         install(asked)
         yield asked
 

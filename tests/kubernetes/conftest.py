@@ -12,12 +12,14 @@ from tests.kubernetes.reference import Reference, reference
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[Reference]:
+def servers() -> dict[str, Path]:
+    """The programs of a reference server."""
+    return programs.wanted(*programs.SERVER)
+
+
+@pytest.fixture(scope="session")
+def server(servers: dict[str, Path]) -> Iterator[Reference]:
     """A reference server without nodes."""
-    try:
-        programs.need(*programs.SERVER)
-    except programs.CannotBuild as error:
-        pytest.skip(str(error))
     with reference() as started:
         yield started
 
@@ -25,7 +27,4 @@ def server() -> Iterator[Reference]:
 @pytest.fixture(scope="session")
 def judge() -> dict[str, Path]:
     """Kubernetes' specs, what runs them, and kubectl."""
-    try:
-        return programs.need(*programs.JUDGE)
-    except programs.CannotBuild as error:
-        pytest.skip(str(error))
+    return programs.wanted(*programs.JUDGE)

@@ -1,9 +1,10 @@
 """Kubernetes' own programs and those of its neighbours, built from the Go modules beside this file and kept outside of the repository.
 
     programs.need("etcd", "kube-apiserver")     builds what is missing; raises CannotBuild with the reason
+    programs.wanted("etcd", "kube-apiserver")   the same for tests: skips with the reason
 
 The first build takes some ten minutes of two cores.  What is built stays, and what was begun goes on where it stopped, because
-Go keeps every package that it has compiled.
+Go keeps every package that it has compiled.  Where the slow lane ends before a build would, it is not begun.
 """
 
 from __future__ import annotations
@@ -21,10 +22,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
+from tests import lane
+
 MODULES = Path(__file__).with_name("modules")
 PATIENCE = 12 * 60.0
 """Seconds that one call may take to build what it needs; HEKLA_KUBERNETES_PATIENCE says otherwise."""
+PROXY_PATIENCE = 40.0
+"""Seconds within which Go has to find out what it can fetch modules from."""
 VERSION_PACKAGE = "k8s.io/component-base/version"
+ENVIRONMENT = {"GOFLAGS": "", "GOWORK": "off"}
+"""What a user may have told Go otherwise."""
 
 
 class CannotBuild(Exception):
@@ -37,6 +46,8 @@ class Program(NamedTuple):
     name: str
     module: str
     package: str
+    seconds: float
+    """What a build takes where nothing has been compiled yet, in this order, on two cores."""
     test: bool = False
     tags: str = ""
     """What is to be left out of it or put in."""
@@ -45,16 +56,17 @@ class Program(NamedTuple):
 PROGRAMS = {
     program.name: program
     for program in (
-        Program("etcd", "etcd", "go.etcd.io/etcd/server/v3"),
-        Program("kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver"),
-        Program("kube-controller-manager", "kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager"),
-        Program("e2e.test", "kubernetes", "k8s.io/kubernetes/test/e2e", test=True),
-        Program("ginkgo", "kubernetes", "github.com/onsi/ginkgo/v2/ginkgo"),
-        Program("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl"),
-        Program("helm", "helm", "helm.sh/helm/v3/cmd/helm"),
-        Program("prometheus", "prometheus", "github.com/prometheus/prometheus/cmd/prometheus", tags="remove_all_sd,enable_kubernetes_sd"),
+        Program("etcd", "etcd", "go.etcd.io/etcd/server/v3", 65),
+        Program("kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", 215),
+        Program("kube-controller-manager", "kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager", 70),
+        Program("e2e.test", "kubernetes", "k8s.io/kubernetes/test/e2e", 145, test=True),
+        Program("ginkgo", "kubernetes", "github.com/onsi/ginkgo/v2/ginkgo", 10),
+        Program("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl", 25),
+        Program("helm", "helm", "helm.sh/helm/v3/cmd/helm", 45),
+        Program("prometheus", "prometheus", "github.com/prometheus/prometheus/cmd/prometheus", 180,
+                tags="remove_all_sd,enable_kubernetes_sd"),
     )
-}
+}  # fmt: skip
 SERVER = ("etcd", "kube-apiserver", "kube-controller-manager")
 JUDGE = ("e2e.test", "ginkgo", "kubectl")
 
@@ -82,14 +94,35 @@ def need(*names: str, seconds: float | None = None, say: Say = lambda _: None) -
     missing = [name for name in names if not _is_built(place, PROGRAMS[name])]
     if missing:
         limit = seconds if seconds is not None else float(os.environ.get("HEKLA_KUBERNETES_PATIENCE", PATIENCE))
-        _build(place, missing, time.monotonic() + limit, say)
+        _build(place, missing, time.monotonic() + min(limit, lane.left()), say)
     return {name: place / name for name in names}
+
+
+def wanted(*names: str, seconds: float | None = None) -> dict[str, Path]:
+    """The programs for a test, which is skipped where they cannot be had.
+
+    To be called from a fixture, for a build is no part of a test's own time: `@pytest.mark.timeout(..., func_only=True)`.
+    """
+    try:
+        return need(*names, seconds=seconds)
+    except CannotBuild as error:
+        pytest.skip(str(error))
+
+
+def slow(seconds: float) -> list[pytest.MarkDecorator]:
+    """The marks of a test on these programs that takes so long, on two cores and with everything built."""
+    return [pytest.mark.slow(seconds=seconds), pytest.mark.timeout(max(300.0, 4 * seconds), func_only=True)]
 
 
 def _build(place: Path, names: list[str], deadline: float, say: Say) -> None:
     go = shutil.which("go")
     if go is None:
         raise CannotBuild(f"{', '.join(names)}: not built yet, and this machine has no Go")
+    cost = sum(PROGRAMS[name].seconds for name in names)
+    if cost > lane.left():
+        left = f"{max(0.0, lane.left()) / 60:.0f} of them are left of the slow lane ({lane.MINUTES})"
+        raise CannotBuild(f"{', '.join(names)}: not built yet, which takes some {cost / 60:.0f} minutes, and {left}")
+    _find_modules(go, min(PROXY_PATIENCE, max(1.0, deadline - time.monotonic())))
     place.mkdir(parents=True, exist_ok=True)
     with _lock(place, deadline):
         for name in names:
@@ -99,6 +132,20 @@ def _build(place: Path, names: list[str], deadline: float, say: Say) -> None:
                 began = time.monotonic()
                 _compile(go, program, place, deadline)
                 say(f"built {name} in {time.monotonic() - began:.0f} s")
+
+
+def _find_modules(go: str, seconds: float) -> None:
+    """Raises CannotBuild where Go has Kubernetes neither in its cache nor a proxy that it can be fetched from."""
+    command = [go, "list", "-m", f"k8s.io/kubernetes@{version()}"]
+    try:
+        asked = subprocess.run(
+            command, cwd=MODULES / "kubernetes", env={**os.environ, **ENVIRONMENT}, stdin=subprocess.DEVNULL, capture_output=True,
+            text=True, timeout=seconds, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise CannotBuild(f"Go has no answer from its module proxy within {seconds:.0f} s") from None
+    if asked.returncode != 0:
+        raise CannotBuild(f"Go cannot fetch modules: {' | '.join(asked.stderr.strip().splitlines()[-3:])}")
 
 
 @contextmanager
@@ -122,9 +169,8 @@ def _compile(go: str, program: Program, place: Path, deadline: float) -> None:
         go, *(("test", "-c") if program.test else ("build",)), "-trimpath", "-buildvcs=false", "-mod=readonly",
         f"-ldflags={_linker_flags()}", *([f"-tags={program.tags}"] if program.tags else []), "-o", str(unfinished), program.package,
     ]  # fmt: skip
-    environment = {**os.environ, "GOFLAGS": "", "GOWORK": "off"}
     process = subprocess.Popen(
-        command, cwd=MODULES / program.module, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        command, cwd=MODULES / program.module, env={**os.environ, **ENVIRONMENT}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, start_new_session=True,
     )  # fmt: skip
     try:

@@ -17,6 +17,8 @@ import pytest
 from tests.apiserver_process import SERVER_VARIABLE
 from tests.kubernetes import programs
 
+pytestmark = programs.slow(80)
+
 ROOT = Path(__file__).parents[2]
 FILES = (
     "test_jobs_live.py", "test_queues_live.py", "test_podgroups_live.py", "test_colocation.py", "jobflow/test_live.py",
@@ -24,14 +26,9 @@ FILES = (
 )  # fmt: skip
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("servers")
 @pytest.mark.parametrize("file", FILES)
 def test_on_kubernetes_own_server(file: str) -> None:
-    try:
-        programs.need(*programs.SERVER)
-    except programs.CannotBuild as error:
-        pytest.skip(str(error))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", "--tb=short",
                str(ROOT / "tests" / "controllers" / file)]  # fmt: skip
     done = subprocess.run(

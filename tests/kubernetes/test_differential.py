@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,18 +16,14 @@ from tests.cluster.api import Api
 from tests.kubernetes import differ, differences, generated, programs, scripts, shrinking
 from tests.kubernetes.open_differences import OPEN
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = programs.slow(120)
 
 SEED, MADE_UP = 1, 30
 OPEN_MADE_UP, OPEN_STATUS = "made-up", "made-up statuses"
 
 
 @pytest.fixture(scope="module")
-def apis() -> Iterator[tuple[Api, Api]]:
-    try:
-        programs.need(*programs.SERVER)
-    except programs.CannotBuild as error:
-        pytest.skip(str(error))
+def apis(servers: dict[str, Path]) -> Iterator[tuple[Api, Api]]:
     with differ.both() as started:
         yield started
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.kubernetes import checklist, clusters, e2e, programs
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = programs.slow(240)
 
 SPECS = 174
 SECONDS = 480.0
@@ -41,18 +41,15 @@ def test_kubernetes_own_specs_pass_on_the_local_cluster(content_type: str) -> No
         assert judged(kubeconfig, content_type) == ""
 
 
-@pytest.mark.usefixtures("judge")
+@pytest.mark.usefixtures("servers", "judge")
 def test_the_same_specs_pass_on_the_reference_server_with_our_nodes_and_scheduler() -> None:
     names()
     with clusters.reference_cluster() as kubeconfig:
         assert judged(kubeconfig, "") == ""
 
 
+@pytest.mark.usefixtures("servers")
 def test_the_checklist_is_true_of_kubernetes() -> None:
-    try:
-        programs.need(*programs.SERVER)
-    except programs.CannotBuild as error:
-        pytest.skip(str(error))
     with checklist.cluster() as kubeconfig:
         output = checklist.run(kubeconfig, ["-m", "not slow"], quiet=True).stdout
     passed, failed, skipped, rest = checklist.counts(output)

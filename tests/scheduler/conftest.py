@@ -8,21 +8,18 @@ from pathlib import Path
 import pytest
 
 from tests.apiserver_process import ApiServerProcess
+from tests.kubernetes import programs
 
 
-@pytest.fixture(scope="module", params=["hekla", pytest.param("kubernetes", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["hekla", pytest.param("kubernetes", marks=programs.slow(90))])
 def kubeconfig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The kubeconfig of a server without nodes."""
     if request.param == "hekla":
         with ApiServerProcess.started(tmp_path_factory.mktemp("apiserver")) as server:
             yield server.internal_kubeconfig
         return
-    from tests.kubernetes import programs
     from tests.kubernetes.reference import reference
 
-    try:
-        programs.need(*programs.SERVER)
-    except programs.CannotBuild as error:
-        pytest.skip(str(error))
+    programs.wanted(*programs.SERVER)
     with reference() as started:
         yield started.kubeconfig

@@ -15,17 +15,14 @@ from tests.kubernetes.reference import reference
 NODES = 3
 
 
-@pytest.fixture(scope="module", params=["local", pytest.param("kubernetes", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["local", pytest.param("kubernetes", marks=programs.slow(90))])
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     """Three fake nodes, the scheduler, the controllers, the webhooks."""
     if request.param == "local":
         with cluster_of_our_own(nodes=0, fake_nodes=NODES) as kubeconfig:
             yield Place(Api(kubeconfig)).ready(NODES)
         return
-    try:
-        programs.need(*programs.SERVER)
-    except programs.CannotBuild as error:
-        pytest.skip(str(error))
+    programs.wanted(*programs.SERVER)
     with reference() as server:
         server.add_nodes("--nodes=0", f"--fake-nodes={NODES}")
         server.add_scheduler()
