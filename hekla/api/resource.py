@@ -254,6 +254,28 @@ class ResourceSlice(Object):
     spec: ResourceSliceSpec = msgspec.field(default_factory=ResourceSliceSpec)
 
 
+class DeviceTaintSelector(Struct):
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+
+
+class DeviceTaintRuleSpec(Struct):
+    device_selector: DeviceTaintSelector | None = None
+    taint: DeviceTaint = msgspec.field(default_factory=DeviceTaint)
+
+
+class DeviceTaintRuleStatus(Struct):
+    conditions: list[Condition] = []
+
+
+class DeviceTaintRule(Object):
+    api_version: str = always("resource.k8s.io/v1beta2")
+    kind: str = always("DeviceTaintRule")
+    spec: DeviceTaintRuleSpec = msgspec.field(default_factory=DeviceTaintRuleSpec)
+    status: DeviceTaintRuleStatus | None = None
+
+
 class DeviceClassConfiguration(Struct):
     opaque: OpaqueDeviceConfiguration | None = None
 
@@ -276,3 +298,6 @@ RESOURCE_CLAIM_TEMPLATE = Kind(
 )
 RESOURCE_SLICE = Kind("resource.k8s.io", "v1", "ResourceSlice", "resourceslices", namespaced=False, type=ResourceSlice)
 DEVICE_CLASS = Kind("resource.k8s.io", "v1", "DeviceClass", "deviceclasses", namespaced=False, type=DeviceClass)
+DEVICE_TAINT_RULE = Kind(
+    "resource.k8s.io", "v1beta2", "DeviceTaintRule", "devicetaintrules", namespaced=False, type=DeviceTaintRule
+)

@@ -16,7 +16,7 @@ SHAPES: dict[str, Any] = {
     kind.kind: kind.type
     for kind in (
         claims.PERSISTENT_VOLUME, claims.PERSISTENT_VOLUME_CLAIM, core.NAMESPACE, core.RESOURCE_QUOTA, nodeinfo.NUMATOPOLOGY,
-        policy.POD_DISRUPTION_BUDGET, resource.DEVICE_CLASS, resource.RESOURCE_CLAIM, resource.RESOURCE_SLICE, shard.NODE_SHARD,
+        policy.POD_DISRUPTION_BUDGET, resource.DEVICE_CLASS, resource.DEVICE_TAINT_RULE, resource.RESOURCE_CLAIM, resource.RESOURCE_SLICE, shard.NODE_SHARD,
         storage.CSI_DRIVER, storage.CSI_NODE, storage.CSI_STORAGE_CAPACITY, storage.STORAGE_CLASS, topology.HYPER_NODE,
     )
 }  # fmt: skip

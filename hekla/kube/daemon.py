@@ -83,6 +83,7 @@ GATES = {
     "CronVolcanoJobSupport": True,
     "SchedulingGatesQueueAdmission": False,
     "StorageCapacityScoring": False,
+    "DRADeviceTaintRules": False,
 }
 """Feature gates and their defaults (operations 3.2)."""
 

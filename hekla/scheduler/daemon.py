@@ -103,12 +103,12 @@ class Scheduler:
 
     def __init__(self, client: Client, state: State, policy: PolicyFile, recorder: Recorder, name: str, period: float,
                  *, tape: Tape | None = None, selector: NodeSelector = EVERY_NODE, stuck_after: float = 0.0,
-                 batch: bool = True, ring: Ring | None = None) -> None:  # fmt: skip
+                 batch: bool = True, ring: Ring | None = None, taint_rules: bool = False) -> None:  # fmt: skip
         self.state = state
         self.policy = policy
         self.recorder = recorder
         self.period = period
-        self.feed = Feed(client, state, selector, device_map(policy.policy), batch=batch, ring=ring)
+        self.feed = Feed(client, state, selector, device_map(policy.policy), batch=batch, ring=ring, taint_rules=taint_rules)
         ask = ExtenderClient()
         state.ask_extender = ask if tape is None else RecordedExtender(tape, ask)
         self.load = LoadCollector(client, state, lambda: policy.policy.metrics, self.feed.changed.set)
@@ -253,7 +253,8 @@ async def work(daemon: Daemon) -> None:
     state = State(**given) if tape is None else RecordedState(tape, **given)
     recorder = Recorder(daemon.client, component)
     scheduler = Scheduler(daemon.client, state, policy, recorder, component, options.schedule_period, tape=tape,
-                          selector=NodeSelector.parse(options.node_selector), stuck_after=options.stuck_after, ring=ring)  # fmt: skip
+                          selector=NodeSelector.parse(options.node_selector), stuck_after=options.stuck_after, ring=ring,
+                          taint_rules=gate(options, "DRADeviceTaintRules"))  # fmt: skip
     try:
         await make_queues(daemon.client, options.default_queue)
         await scheduler.feed.start()

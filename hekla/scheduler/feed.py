@@ -68,9 +68,12 @@ class Source(NamedTuple):
 
 def sources(
     state: State, selector: NodeSelector = EVERY_NODE, device_map: tuple[str, str] = DEFAULT_MAP, batch: bool = True,
-    ring: Ring | None = None,
+    ring: Ring | None = None, taint_rules: bool = False,
 ) -> list[Source]:  # fmt: skip
-    """Everything that the engine wants to know of.  Without `batch` there are neither queues nor groups."""
+    """Everything that the engine wants to know of.  Without `batch` there are neither queues nor groups.
+
+    `taint_rules`: the server has DeviceTaintRules, which few do.
+    """
 
     def other(kind: Kind[Any]) -> Source:
         return Source(
@@ -111,6 +114,7 @@ def sources(
         other(resource.RESOURCE_CLAIM),
         other(resource.RESOURCE_SLICE),
         other(resource.DEVICE_CLASS),
+        *([other(resource.DEVICE_TAINT_RULE)] if taint_rules else ()),
         other(core.CONFIG_MAP)._replace(namespace=device_map[0], name=device_map[1]),
         *([other(shard.NODE_SHARD)] if state.shard.mode != NONE else ()),
     ]
@@ -130,7 +134,7 @@ class Feed:
 
     def __init__(
         self, client: Client, state: State, selector: NodeSelector = EVERY_NODE, device_map: tuple[str, str] = DEFAULT_MAP,
-        *, batch: bool = True, ring: Ring | None = None,
+        *, batch: bool = True, ring: Ring | None = None, taint_rules: bool = False,
     ) -> None:  # fmt: skip
         self.state = state
         self.changed = asyncio.Event()
@@ -140,7 +144,7 @@ class Feed:
         """What was left out and why, as far as it has been said."""
         self.uids: dict[tuple[str, str], str] = {}
         """Which objects these are."""
-        for source in sources(state, selector, device_map, batch, ring):
+        for source in sources(state, selector, device_map, batch, ring, taint_rules):
             fields = f"metadata.name={source.name}" if source.name else ""
             cache = Cache(client, source.kind.untyped, namespace=source.namespace, fields=fields)
             cache.on_change(self.listener(source))

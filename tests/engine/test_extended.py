@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from hekla.engine.decisions import Freed
 from hekla.engine.world import World
@@ -180,6 +184,20 @@ def test_a_claim_that_was_made_for_a_bind_that_never_was_is_given_up():
     here.state.remove_other("ResourceClaim", "default/old")
     here.run()
     assert given(here, "a") == ["gpu-0"]
+
+
+def test_the_example_of_the_documentation():
+    page = (Path(__file__).parents[2] / "docs" / "scheduler" / "dynamic-resources.md").read_text()
+    _, example = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    here = world("n1", "n2")
+    here.state.lone_schedulers = frozenset({"default-scheduler"})
+    for tree in yaml.safe_load_all(example):
+        if tree["kind"] == "Pod":
+            here.state.upsert_pod(tree)
+        else:
+            here.state.upsert_other(tree["kind"], tree)
+    bind, = here.run().binds
+    assert (bind.node, bind.pod) == ("n1", "default/plain") and len(bind.implied["allocation"]["devices"]["results"]) == 2
 
 
 # ------------------------------------------------------------------------------------------------- claims in the way

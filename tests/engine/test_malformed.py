@@ -15,7 +15,7 @@ from tests.engine.trees import hyper
 
 KINDS = [
     "HyperNode", "NodeShard", "ResourceQuota", "PodDisruptionBudget", "PersistentVolume", "PersistentVolumeClaim", "StorageClass",
-    "CSINode", "CSIDriver", "CSIStorageCapacity", "Numatopology", "ResourceClaim", "ResourceSlice", "DeviceClass", "Namespace",
+    "CSINode", "CSIDriver", "CSIStorageCapacity", "Numatopology", "ResourceClaim", "ResourceSlice", "DeviceClass", "DeviceTaintRule", "Namespace",
     "ConfigMap",
 ]  # fmt: skip
 WORDS = [

@@ -20,6 +20,7 @@ from hekla.engine import matching
 from hekla.engine.claims.extended import ANNOTATION, MARK, Implied, backed_by, implied, pod_of
 from hekla.engine.claims.offers import NOTHING, DeviceKey, Map, Offer, Pool, PoolKey, Slice, pools_of, read_slice
 from hekla.engine.claims.search import CANNOT, STEPS_A_SECOND, Found, Pick, Usage, find, meant
+from hekla.engine.claims.taintrules import TaintRule, put_on, read_rule
 from hekla.engine.claims.wishes import Unreadable, Wish, Wishes
 from hekla.engine.nodes import Bools, NodeTable, NodeView
 from hekla.engine.resources import Floats
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 
 Tree = Mapping[str, Any]
 
-CLAIM, SLICE, CLASS = "ResourceClaim", "ResourceSlice", "DeviceClass"
-KINDS = frozenset({CLAIM, SLICE, CLASS})
+CLAIM, SLICE, CLASS, TAINT_RULE = "ResourceClaim", "ResourceSlice", "DeviceClass", "DeviceTaintRule"
+KINDS = frozenset({CLAIM, SLICE, CLASS, TAINT_RULE})
 ELSEWHERE = "resourceclaim not available on the node"
 MOST_PODS = 256
 """So many pods may share a claim."""
@@ -82,6 +83,7 @@ class ClaimBook:
         self._slices: dict[str, Slice] = {}
         self._pools: dict[PoolKey, Pool] = {}
         self._pools_stale = False
+        self._rules: dict[str, TaintRule] = {}
         self._shown: dict[str, _Booking] = {}
         """Claim -> what the API says that it has."""
         self._map: Map | None = None
@@ -110,6 +112,11 @@ class ClaimBook:
             if kind == CLASS:
                 self._answers.clear()
                 self._relate()
+            elif kind == TAINT_RULE:
+                self._pools_stale = True
+                self._rules.pop(key, None)
+                if tree is not None:
+                    self._rules[key] = read_rule(tree)
             elif kind == SLICE:
                 self._slices.pop(key, None)
                 self._pools_stale = True
@@ -155,6 +162,7 @@ class ClaimBook:
         """What each node sees, brought up to date."""
         if self._pools_stale:
             self._pools, self._pools_stale, self._map = pools_of(self._slices.values()), False, None
+            put_on(self._rules.values(), self._pools.values())
         wanted = nodes.static_version, len(nodes)
         if self._map is None or self._map_of != wanted:
             self._map, self._map_of = Map(self._pools, nodes), wanted

@@ -55,7 +55,8 @@ class Device:
 
     key: DeviceKey
     tree: Tree
-    taints: tuple[Taint, ...]
+    own_taints: tuple[Taint, ...]
+    """As the driver says; `taints` are these and those of rules."""
     counters: tuple[tuple[tuple[str, str], int], ...]
     """(Counter set, counter) -> thousandths that the device takes of it."""
     capacity: dict[str, Capacity]
@@ -63,6 +64,10 @@ class Device:
     """May be given to several claims at a time."""
     verdicts: dict[str, bool | str] = field(default_factory=dict)
     """Text of a selector -> whether it is meant, or why that cannot be told."""
+    taints: tuple[Taint, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.taints = self.own_taints
 
     @property
     def binding(self) -> tuple[str, ...]:
