@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hekla.api import core
-from hekla.api.resource import RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
+from hekla.api.resource import RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, RESOURCE_SLICE
 from hekla.kube import config
 from hekla.kube.client import Client
 from tests.local_controllers.live import cluster, eventually, is_gone, new_namespace, pod, report
@@ -65,6 +65,37 @@ async def test_a_template_becomes_a_claim_of_the_pod_and_ends_with_it(client, na
     await report(client, namespace, "trainer", phase="Succeeded", ready=False)
 
     await eventually(lambda: is_gone(client, CLAIMS, name, namespace))
+
+
+async def test_a_taint_on_a_device_ends_the_pods_that_do_not_bear_it(client, namespace):
+    driver = f"{namespace}.example.com"
+    made: dict[str, Any] = {
+        "metadata": {"name": namespace}, "spec": {
+            "driver": driver, "nodeName": "somewhere", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
+            "devices": [{"name": "d"}],
+        },
+    }  # fmt: skip
+    made = await client.create(RESOURCE_SLICE.untyped, made)
+    ever = {"operator": "Exists"}
+    for name, tolerations in (("weak", None), ("tough", [ever]), ("patient", [{**ever, "tolerationSeconds": 1}])):
+        user = await client.create(core.POD.untyped, pod(name, nodeName="somewhere"), namespace)
+        await client.create(CLAIMS, {"metadata": {"name": name}, "spec": DEVICES}, namespace)
+        result = {**ALLOCATION["devices"]["results"][0], "driver": driver, "tolerations": tolerations}
+        reserved = [{"resource": "pods", "name": name, "uid": user["metadata"]["uid"]}]
+        body = {"status": {"allocation": {"devices": {"results": [result]}}, "reservedFor": reserved}}
+        await client.patch(CLAIMS, name, body, namespace, subresource="status")
+        await report(client, namespace, name, phase="Running", ready=True)
+    made["spec"]["devices"][0]["taints"] = [{"key": "hot", "effect": "NoExecute"}]
+    await client.update(RESOURCE_SLICE.untyped, made)
+
+    async def leaving() -> set[str]:
+        pods = (await client.list(core.POD.untyped, namespace)).items
+        return {"weak", "tough", "patient"} - {one["metadata"]["name"] for one in pods if not one["metadata"].get("deletionTimestamp")}
+
+    async def both() -> bool:
+        return await leaving() == {"weak", "patient"}
+
+    await eventually(both)
 
 
 async def test_a_shared_claim_is_freed_by_the_last_of_its_pods(client, namespace):

@@ -17,7 +17,7 @@ from hekla.api.core import CONFIG_MAP, ENDPOINTS, NAMESPACE, REPLICATION_CONTROL
 from hekla.api.discovery import ENDPOINT_SLICE
 from hekla.api.kinds import Kind
 from hekla.api.policy import POD_DISRUPTION_BUDGET
-from hekla.api.resource import RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
+from hekla.api.resource import RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, RESOURCE_SLICE
 from hekla.api.storage import STORAGE_CLASS
 from hekla.kube import notify
 from hekla.kube.cache import Cache
@@ -30,6 +30,7 @@ from hekla.kube.flags import SECONDS, TEXT, Flag
 from hekla.local.controllers.budgets import BudgetController
 from hekla.local.controllers.claims import reserved_for
 from hekla.local.controllers.deployments import DeploymentController
+from hekla.local.controllers.devicetaints import DeviceTaintController
 from hekla.local.controllers.endpoints import EndpointsController
 from hekla.local.controllers.evictions import TaintEvictionController
 from hekla.local.controllers.garbage import GarbageCollector, Owned
@@ -112,6 +113,8 @@ class Manager:
             *workload_controllers(client, pods, claims, recorder),
             self.collector,
         ]
+        slices = Cache(client, RESOURCE_SLICE.untyped)
+        self.controllers.append(DeviceTaintController(client, slices, device_claims, pods, recorder))
         if storage is not None:
             self.controllers.append(Provisioner(client, volumes, claims, classes, recorder, storage))
 
