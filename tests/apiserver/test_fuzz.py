@@ -216,7 +216,7 @@ def test_random_requests_are_answered_sensibly(tmp_path: Path) -> None:
         assert bombardment.statuses[200] > 100 and bombardment.statuses[201] > 50, "too little gets past the first check"
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=90)
 @pytest.mark.timeout(900)
 def test_a_hundred_thousand_random_requests(tmp_path: Path) -> None:
     with ApiServerProcess.started(tmp_path) as server:

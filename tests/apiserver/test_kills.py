@@ -203,7 +203,7 @@ async def test_kills_under_load_lose_nothing(tmp_path: Path) -> None:
     assert all(watcher.resumed + watcher.listed >= 5 for watcher in watchers)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=200)
 @pytest.mark.timeout(900)
 async def test_two_hundred_kills_under_load_lose_nothing(tmp_path: Path) -> None:
     answered, watchers = await kills(tmp_path, 200, seed=2)

@@ -39,7 +39,7 @@ PATIENCE = 120.0
 """Seconds after the last kill in which every job must have ended."""
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.slow(seconds=90),
     pytest.mark.timeout(330),
     pytest.mark.skipif(shutil.which("flock") is None or shutil.which("getent") is None, reason="the pods use flock and getent"),
 ]

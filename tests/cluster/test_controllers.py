@@ -187,7 +187,8 @@ def test_item_120_cron_jobs(api: Api, ns: Namespace, fake_node: str, kubectl: Ku
     assert by_hand.meta["ownerReferences"][0]["uid"] == made["metadata"]["uid"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=130)
+@pytest.mark.timeout(180)
 def test_item_120_a_job_each_minute(api: Api, ns: Namespace, fake_node: str) -> None:
     spec = {"schedule": "* * * * *", "jobTemplate": {"spec": batch_job("", "exit 0")["spec"]}}
     api.create(ns.path(CRON_JOBS), {"metadata": {"name": "minutely"}, "spec": spec})
