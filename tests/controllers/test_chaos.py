@@ -98,7 +98,8 @@ async def story(cluster: Cluster, jobs: int, tasks: int) -> State:
 
 
 @pytest.mark.parametrize(
-    ("jobs", "tasks"), [(20, 5), pytest.param(500, 20, marks=[pytest.mark.slow(seconds=150), pytest.mark.timeout(900)], id="500 jobs of 20")]
+    ("jobs", "tasks"),
+    [(20, 5), pytest.param(500, 20, marks=[pytest.mark.slow(seconds=150), pytest.mark.timeout(900)], id="500 jobs of 20")],
 )
 async def test_the_same_end_with_and_without_trouble(tmp_path: Path, jobs: int, tasks: int) -> None:
     calm, _, _ = await end_state(tmp_path / "calm", jobs, tasks, 0.0, 3600.0)
