@@ -58,9 +58,10 @@ async def live(request: pytest.FixtureRequest, isolation: Isolation, tmp_path_fa
 
 def form(live: Cluster) -> str:
     """Which form it is: none, user, shared-network or auto."""
-    if live.agent.command[0] != sys.executable or os.geteuid():
+    asked = next((flag.partition("=")[2] for flag in live.agent.command if flag.startswith("--isolation=")), "auto")
+    if asked != "none" and (live.agent.command[0] != sys.executable or os.geteuid()):
         return "user"
-    return next((flag.partition("=")[2] for flag in live.agent.command if flag.startswith("--isolation=")), "auto")
+    return asked
 
 
 def live_namespaces(live: Cluster, name: str) -> list[str]:

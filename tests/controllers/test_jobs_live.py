@@ -284,7 +284,8 @@ async def test_a_plugin_that_does_not_exist_ends_the_job_after_its_retries(share
 async def test_a_group_of_the_old_name_is_taken_over(cluster: Cluster) -> None:
     group = {"metadata": {"name": "legacy"}, "spec": {"minMember": 9, "queue": "default"}, "status": {"phase": "Inqueue"}}
     await cluster.client.create(scheduling.POD_GROUP.untyped, group, "default")
-    await cluster.until(lambda: cluster.groups.get("default/legacy"))
+    await cluster.job("before", a_task("a"))
+    await cluster.phase("before", "Running")  # so the controller has read of the group: it read of this job's later
     job = await cluster.job("legacy", a_task("a", 2))
     await cluster.phase("legacy", "Running")
     assert not await cluster.exists(scheduling.POD_GROUP, f"legacy-{job.metadata.uid}")

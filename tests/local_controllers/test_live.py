@@ -267,5 +267,9 @@ async def test_endpoints_follow_the_pods_of_a_service(client, namespace):
         return [a["ip"] for subset in tree.get("subsets", ()) for a in subset.get("addresses", ())]
 
     assert await eventually(addresses) == ["127.0.0.77"]
-    slices = (await client.list(ENDPOINT_SLICE.untyped, namespace, labels="kubernetes.io/service-name=web")).items
-    assert slices[0]["endpoints"][0]["conditions"]["ready"] is True
+
+    async def in_slices() -> list[bool]:
+        slices = (await client.list(ENDPOINT_SLICE.untyped, namespace, labels="kubernetes.io/service-name=web")).items
+        return [one["conditions"]["ready"] for each in slices for one in each.get("endpoints") or ()]
+
+    assert await eventually(in_slices) == [True]
