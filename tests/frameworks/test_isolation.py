@@ -18,7 +18,7 @@ from tests.frameworks import expected
 from tests.frameworks.runs import Runs, cluster
 from tests.local.home import Home, home
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(780)]
 
 
 @pytest.fixture(scope="module", params=["shared-network", "user", "none"])
