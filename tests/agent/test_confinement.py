@@ -124,7 +124,7 @@ async def test_a_root_may_be_read_only(live: Cluster) -> None:
         pytest.skip("without a view of its own a container's root is the machine's")
     mount = {"volumeMounts": [{"name": "d", "mountPath": "/hekla-rw"}, {"name": "d", "mountPath": "/hekla-ro", "readOnly": True}]}
     script = (
-        "touch /usr/hekla-no /etc/hekla-no 2>&1 | grep -c -i read-only; echo x > /hekla-rw/f && echo wrote; "
+        "touch /tmp/hekla-no /var/tmp/hekla-no 2>&1 | grep -c -i read-only; echo x > /hekla-rw/f && echo wrote; "
         "touch /hekla-ro/f 2>&1 | grep -c -i read-only; echo fine > /dev/termination-log; echo > /dev/null && echo devices"
     )
     await live.create("closed", "sh", "-c", script, volumes=[{"name": "d", "emptyDir": {}}],
