@@ -51,8 +51,8 @@ class VolumeMountStatus(Struct):
 
 
 class LinuxContainerUser(Struct):
-    uid: Int64 = 0
-    gid: Int64 = 0
+    uid: Int64 = always(0)
+    gid: Int64 = always(0)
     supplemental_groups: list[Int64] = []
 
 

@@ -353,3 +353,18 @@ async def test_streams_are_told_apart_where_a_pod_wants_it(live: Cluster) -> Non
     assert await live.log("together", stream="All") == "one\ntwo\nthree\nbad\n"
     with pytest.raises(ApiError, match=r"ask for stream=All, or annotate the pod with hekla\.io/split-log-streams"):
         await live.log("together", stream="Stderr")
+
+
+async def test_a_container_s_user_and_mounts_are_reported(live: Cluster) -> None:
+    """What the status says is what the container sees of itself."""
+    mounts = {"volumeMounts": [{"name": "data", "mountPath": "/data-of-mine", "readOnly": True}]}
+    security = {"runAsUser": 1234, "runAsGroup": 2345, "supplementalGroups": [4567], "fsGroup": 3456}
+    await live.create(
+        "someone", "sh", "-c", "id -u; id -g; id -G", c=mounts, volumes=[{"name": "data", "emptyDir": {}}], securityContext=security
+    )  # fmt: skip
+    told = container(await live.phase("someone", "Succeeded"))
+    user, group, groups = (await live.log("someone")).splitlines()
+    assert told["user"] == {"linux": {
+        "uid": int(user), "gid": int(group), "supplementalGroups": sorted(int(each) for each in groups.split())
+    }}  # fmt: skip
+    assert told["volumeMounts"] == [{"name": "data", "mountPath": "/data-of-mine", "readOnly": True, "recursiveReadOnly": "Disabled"}]

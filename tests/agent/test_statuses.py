@@ -113,3 +113,20 @@ def test_container_statuses_are_sorted_and_always_say_what_go_says() -> None:
     shown = status(pod, PodView([], [waiting("b"), waiting("a")], host_ip="127.0.0.1", started=NOW), [], NOW)
     assert [c["name"] for c in shown["containerStatuses"]] == ["a", "b"]
     assert shown["containerStatuses"][0].items() >= {"ready": False, "restartCount": 0, "imageID": ""}.items()
+
+
+def test_who_a_container_is_and_what_it_mounts() -> None:
+    view = running()
+    assert "user" not in container_status(view)
+    view.mounts = [
+        core.VolumeMount(name="data", mount_path="/data"), core.VolumeMount(name="code", mount_path="/code", read_only=True),
+        core.VolumeMount(name="all", mount_path="/all", read_only=True, recursive_read_only="IfPossible"),
+    ]  # fmt: skip
+    view.user = (1000, 3000, [3000, 4000])
+    told = container_status(view)
+    assert told["user"] == {"linux": {"uid": 1000, "gid": 3000, "supplementalGroups": [3000, 4000]}}
+    assert told["volumeMounts"] == [
+        {"name": "data", "mountPath": "/data"},
+        {"name": "code", "mountPath": "/code", "readOnly": True, "recursiveReadOnly": "Disabled"},
+        {"name": "all", "mountPath": "/all", "readOnly": True, "recursiveReadOnly": "Disabled"},
+    ]

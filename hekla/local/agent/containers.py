@@ -16,7 +16,7 @@ from hekla.api import core
 from hekla.local.agent import interleaving, logbook
 from hekla.local.agent.host import Host
 from hekla.local.agent.probes import Prober
-from hekla.local.agent.records import UNKNOWN_EXIT, PodDirectory, Slot
+from hekla.local.agent.records import UNKNOWN_EXIT, Launch, PodDirectory, Slot
 from hekla.local.agent.runtime import Instance
 from hekla.local.agent.statuses import Ended, View
 
@@ -179,7 +179,7 @@ def runs_of(pod: core.Pod) -> tuple[list[Run], list[Run]]:
         first = ("PodInitializing", "") if pod.spec.init_containers else ("ContainerCreating", "")
         return Run(spec, init, View(
             spec.name, spec.image, waiting=first, sidecar=sidecar, policy="" if sidecar else spec.restart_policy,
-            rules=spec.restart_policy_rules, resources=spec.resources,
+            rules=spec.restart_policy_rules, resources=spec.resources, mounts=spec.volume_mounts,
         ))
 
     return [make(spec, True) for spec in pod.spec.init_containers], [make(spec, False) for spec in pod.spec.containers]
@@ -188,7 +188,17 @@ def runs_of(pod: core.Pod) -> tuple[list[Run], list[Run]]:
 def guest_of(spec: core.EphemeralContainer) -> Run:
     """A container that came to a running pod for looking into it: it starts once, and the pod's end does not wait for it."""
     whole = msgspec.convert(msgspec.to_builtins(spec), core.Container)
-    return Run(whole, False, View(spec.name, spec.image, waiting=("ContainerCreating", ""), policy="Never"))
+    first = ("ContainerCreating", "")
+    return Run(whole, False, View(spec.name, spec.image, waiting=first, policy="Never", mounts=spec.volume_mounts))
+
+
+def identity(launch: Launch) -> tuple[int, int, list[int]]:
+    """Who the container's first process is, as the container sees it: (user, group, all groups)."""
+    mapped = "user" in launch.namespaces  # whoever we are, in there we are root
+    user = launch.user if launch.user is not None else 0 if mapped else os.geteuid()
+    group = launch.group if launch.group is not None else 0 if mapped else os.getegid()
+    inherited = os.getgroups() if launch.group is None and not mapped else ()
+    return user, group, sorted({group, *launch.groups, *inherited})
 
 
 def restore(run: Run, pod: core.Pod, directory: PodDirectory, host: Host, on_end: Callable[[Instance], None]) -> bool:
@@ -212,6 +222,8 @@ def restore(run: Run, pod: core.Pod, directory: PodDirectory, host: Host, on_end
     instance = host.runtime.adopt(newest, on_end)
     if instance is None:
         return True  # written down, never started: the next start takes the same slot
+    launch = newest.launch()
+    run.view.user = identity(launch) if launch is not None else None
     run.begin(instance, uid)
     if instance.exit is None:
         host.clock.follow(newest)

@@ -51,6 +51,9 @@ class View:
     rules: Sequence[core.ContainerRestartRule] = ()
     """What decides before the policy, by exit code."""
     resources: core.ResourceRequirements | None = None
+    mounts: Sequence[core.VolumeMount] = ()
+    user: tuple[int, int, list[int]] | None = None
+    """(user, group, all groups) of its first process; None before there was one."""
 
     def again(self, pod_policy: str, code: int) -> bool:
         """Whether it runs again after an end with this code, in a pod of this restart policy."""
@@ -168,6 +171,19 @@ def container_status(view: View) -> Json:
         }  # fmt: skip
         if given.requests:
             found["allocatedResources"] = given.requests
+    if view.user is not None:
+        user, group, groups = view.user
+        found["user"] = {"linux": {"uid": user, "gid": group, "supplementalGroups": groups}}
+        if view.mounts:
+            found["volumeMounts"] = [mounted(mount) for mount in view.mounts]
+    return found
+
+
+def mounted(mount: core.VolumeMount) -> Json:
+    """A volume as the container has it.  What is mounted below a read-only one stays as it is (spawner), whatever was asked for."""
+    found: Json = {"name": mount.name, "mountPath": mount.mount_path}
+    if mount.read_only:
+        found |= {"readOnly": True, "recursiveReadOnly": "Disabled"}
     return found
 
 

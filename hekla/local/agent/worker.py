@@ -373,6 +373,7 @@ class Worker:
             return RETRY
         run.attempt = attempt
         run.view.image_id = containers.image_id(run.spec.image)
+        run.view.user = containers.identity(launch)
         run.begin(instance, self.uid)
         self.limit_memory(run)
         self.host.clock.follow(slot)
