@@ -63,9 +63,9 @@ class Health:
         return text(404, "404 page not found\n")
 
     def _metrics(self) -> Response:
-        from prometheus_client import REGISTRY, generate_latest
+        from hekla.kube.metrics import shown
 
-        return Response(200, generate_latest(self.registry or REGISTRY), "text/plain; version=0.0.4; charset=utf-8")
+        return Response(200, shown(self.registry), "text/plain; version=0.0.4; charset=utf-8")
 
 
 def _report(checks: dict[str, Check]) -> Response:

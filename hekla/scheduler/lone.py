@@ -8,6 +8,8 @@ Reference: scheduler-core 7.
 
 from __future__ import annotations
 
+from prometheus_client import Histogram
+
 from hekla.engine.policy import Policy
 from hekla.engine.shards import MODES, NONE
 from hekla.engine.state import State
@@ -26,6 +28,7 @@ from hekla.kube.events import Recorder
 from hekla.kube.flags import SECONDS, TEXT, TEXTS, WHOLE, YES_NO, Flag, one_of
 from hekla.scheduler.daemon import POOL, Scheduler
 from hekla.scheduler.feed import NodeSelector
+from hekla.scheduler.metrics import PREFIX
 from hekla.scheduler.policy_file import PolicyFile, PolicyFileError
 
 NAME = "agent-scheduler"
@@ -63,6 +66,9 @@ FLAGS = (
 )
 
 PERIOD = 1.0
+_BOUNDS = [5.0 * 2**step for step in range(15)]
+CYCLE = Histogram(PREFIX + "worker_scheduling_cycle_duration_milliseconds", "One cycle", buckets=_BOUNDS)
+SNAPSHOT = Histogram(PREFIX + "update_snapshot_duration_milliseconds", "The opening of a cycle", buckets=_BOUNDS)
 
 
 def state_for(name: str, mode: str = NONE, shard: str = NAME) -> State:
@@ -86,6 +92,7 @@ async def work(daemon: Daemon) -> None:
     recorder = Recorder(daemon.client, name)
     scheduler = Scheduler(daemon.client, state, policy, recorder, name, PERIOD, batch=False,
                           selector=NodeSelector.parse(options.node_selector), stuck_after=options.stuck_after)  # fmt: skip
+    scheduler.worker, scheduler.stages.opening = CYCLE, SNAPSHOT
     try:
         await scheduler.feed.start()
         notify.ready()

@@ -10,7 +10,9 @@ from collections.abc import Iterable, Mapping
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from hekla.engine.queuegauges import KINDS
 from hekla.engine.tasks import Job
+from hekla.kube.metrics import Tally
 
 PREFIX = "volcano_"
 
@@ -59,7 +61,33 @@ NAMESPACES = {
     )
 }  # fmt: skip
 VICTIMS = Gauge(PREFIX + "pod_preemption_victims", "Victims on the node looked at last")
-PREEMPTIONS = Counter(PREFIX + "total_preemption_attempts", "Times that a task looked for victims")
+PREEMPTIONS = Tally(PREFIX + "total_preemption_attempts", "Times that a task looked for victims")
+_OF_JOB_NAME, _OF_QUEUE, _OF_CARD = ("job_id",), ("queue_name",), ("devID", "NodeName")
+PLUGIN_GAUGES = {
+    name: Gauge(PREFIX + name, text, labels)
+    for name, text, labels in (
+        ("unschedule_task_count", "Pods that a job which cannot start lacks", _OF_JOB_NAME),
+        ("unschedule_job_count", "Jobs that cannot start", ()),
+        ("job_share", "The dominant share of a job", ("job_ns", "job_id")),
+        *((f"queue_{kind}_milli_cpu", f"CPU of a queue: {kind}", _OF_QUEUE) for kind in KINDS),
+        *((f"queue_{kind}_memory_bytes", f"Memory of a queue: {kind}", _OF_QUEUE) for kind in KINDS),
+        *((f"queue_{kind}_scalar_resources", f"Other resources of a queue: {kind}", (*_OF_QUEUE, "resource")) for kind in KINDS),
+        ("queue_share", "How much of what it deserves a queue has", _OF_QUEUE),
+        ("queue_weight", "The weight of a queue", _OF_QUEUE),
+        ("queue_overused", "1 where a queue has more than it deserves", _OF_QUEUE),
+        ("vgpu_device_shared_number", "Pods on a card", _OF_CARD),
+        ("vgpu_device_allocated_memory", "Memory of a card that is given away", _OF_CARD),
+        ("vgpu_device_allocated_cores", "Cores of a card that are given away", _OF_CARD),
+        ("vgpu_device_memory_limit", "Memory of a card", _OF_CARD),
+        ("vgpu_device_memory_allocation_for_a_certain_pod", "A pod's memory on a card", (*_OF_CARD, "podName")),
+        ("vgpu_device_core_allocation_for_a_certain_pod", "A pod's cores on a card", (*_OF_CARD, "podName")),
+    )
+}  # fmt: skip
+PLUGIN_COUNTERS: dict[str, Counter] = {
+    "job_retry_counts": Tally(PREFIX + "job_retry_counts", "Cycles in which a job could not start", _OF_JOB_NAME),
+    "total_preemption_attempts": PREEMPTIONS,
+    "eviction_transactions_total": Counter(PREFIX + "eviction_transactions_total", "Evictions that were decided at once", ("action",)),
+}
 MOST_JOBS = 1000
 """Jobs with series of their own; the ones placed longest ago make room."""
 
@@ -114,8 +142,8 @@ class PluginMetrics:
     """
 
     def __init__(self) -> None:
-        self.gauges: dict[str, Gauge] = {"pod_preemption_victims": VICTIMS, **NAMESPACES}
-        self.counters: dict[str, Counter] = {"total_preemption_attempts": PREEMPTIONS}
+        self.gauges: dict[str, Gauge] = {"pod_preemption_victims": VICTIMS, **NAMESPACES, **PLUGIN_GAUGES}
+        self.counters: dict[str, Counter] = dict(PLUGIN_COUNTERS)
         self.series: dict[str, dict[Labels, float]] = {}
         """Gauge -> labels -> the value shown."""
 

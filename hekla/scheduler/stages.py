@@ -32,6 +32,8 @@ class Stages:
     """
 
     def __init__(self) -> None:
+        self.opening = OPEN
+        """Takes the time that opening a session takes."""
         self.part: tuple[str, str] = ("", "")
         self.began = 0.0
         self.cycle_began = 0.0
@@ -55,7 +57,7 @@ class Stages:
         if kind == "open":
             self.cycle_began, self.number = now, self.number + 1
         elif before[0] in ("open", "plugin open") and kind not in ("open", "plugin open"):
-            OPEN.observe(1000 * (now - self.cycle_began))
+            self.opening.observe(1000 * (now - self.cycle_began))
         self.part, self.began = (kind, name), now
         if not kind:
             self.cycle_began = 0.0

@@ -28,7 +28,7 @@ def test_a_counter_adds_up() -> None:
     metrics = PluginMetrics()
     for _ in range(2):
         metrics.take([("total_preemption_attempts", (), 2.0)])
-    assert REGISTRY.get_sample_value(PREFIX + "total_preemption_attempts_total") == 4.0
+    assert REGISTRY.get_sample_value(PREFIX + "total_preemption_attempts") == 4.0
 
 
 def test_a_job_takes_its_series_with_it_when_it_leaves() -> None:
@@ -43,7 +43,7 @@ def test_a_job_takes_its_series_with_it_when_it_leaves() -> None:
         return REGISTRY.get_sample_value(PREFIX + name, {"job_id": job})
 
     assert (value("test_tasks", "one"), value("test_tasks", "other")) == (2.0, None)
-    assert (value("job_retry_counts_total", "one"), value("job_retry_counts_total", "other")) == (1.0, None)
+    assert (value("job_retry_counts", "one"), value("job_retry_counts", "other")) == (1.0, None)
 
 
 def test_only_so_many_jobs_have_series_of_their_own() -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from prometheus_client import Counter, Histogram
+from prometheus_client import Histogram
 
 from hekla.api import batch
+from hekla.kube.metrics import Tally
 
 from . import states
 
-COMPLETED = Counter(
+COMPLETED = Tally(
     "volcano_job_completed_phase_count", "The number of times a job has completed", ["job_name", "queue_name"]
 )
-FAILED = Counter("volcano_job_failed_phase_count", "The number of times a job has failed", ["job_name", "queue_name"])
+FAILED = Tally("volcano_job_failed_phase_count", "The number of times a job has failed", ["job_name", "queue_name"])
 CREATION = Histogram(
     "volcano_controller_job_to_pod_creation_latency_milliseconds",
     "From the creation of a job to that of its pods, in milliseconds",

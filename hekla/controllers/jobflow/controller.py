@@ -7,8 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from prometheus_client import Counter
-
 from hekla.api import batch, flow, names
 from hekla.api.flow import JobFlowPhase
 from hekla.api.meta import key as key_of
@@ -17,14 +15,15 @@ from hekla.controllers.events import Events
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller, Expectations
 from hekla.kube.errors import AlreadyExists, NotFound
+from hekla.kube.metrics import Tally
 
 from .patch import filled, patched
 from .probes import PERIOD, answered, asked
 from .status import next_phase, status_of
 from .steps import Steps, attempt_of, may_start, steps_of
 
-SUCCEEDED = Counter("volcano_jobflow_succeed_phase_count", "Flows that have succeeded", ["jobflow_namespace"])
-FAILED = Counter("volcano_jobflow_failed_phase_count", "Flows that have failed", ["jobflow_namespace"])
+SUCCEEDED = Tally("volcano_jobflow_succeed_phase_count", "Flows that have succeeded", ["jobflow_namespace"])
+FAILED = Tally("volcano_jobflow_failed_phase_count", "Flows that have failed", ["jobflow_namespace"])
 _ENDS = {JobFlowPhase.SUCCEED: SUCCEEDED, JobFlowPhase.FAILED: FAILED}
 _STILL = frozenset({JobFlowPhase.FAILED, JobFlowPhase.TERMINATING})
 

@@ -1,0 +1,129 @@
+"""Every metric under its name, of its type, with its labels and bounds: dashboards and alerts of others ask for just these."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from prometheus_client import REGISTRY, CollectorRegistry
+
+import hekla.controllers.job.metrics
+import hekla.controllers.jobflow.controller
+import hekla.controllers.queue
+import hekla.scheduler.lone
+import hekla.scheduler.metrics  # noqa: F401
+from hekla.kube.metrics import Tally, shown
+
+OPERATIONS = Path(__file__).parents[2].parent / "shared" / "spec" / "operations.md"
+QUEUE, JOB = {"queue_name"}, {"job_id"}
+OF_JOB, CARD = {"job_name", "queue", "job_namespace"}, {"devID", "NodeName"}
+SIX = ("allocated", "request", "deserved", "capacity", "real_capacity", "inqueue")
+
+HISTOGRAMS: dict[str, tuple[set[str], float, float, int]] = {
+    "e2e_scheduling_latency_milliseconds": (set(), 1, 5000, 20),
+    "open_session_duration_milliseconds": (set(), 1, 5000, 20),
+    "e2e_job_scheduling_latency_milliseconds": (set(), 100, 120000, 30),
+    "plugin_scheduling_latency_milliseconds": ({"plugin", "OnSession"}, 0.1, 100, 15),
+    "action_scheduling_latency_milliseconds": ({"action"}, 1, 2000, 20),
+    "task_scheduling_latency_milliseconds": ({"stage"}, 50, 60000, 30),
+    "scheduling_stage_duration_milliseconds": ({"stage"}, 0.1, 500, 20),
+    "controller_job_to_pod_creation_latency_milliseconds": (set(), 50, 60000, 30),
+    "worker_scheduling_cycle_duration_milliseconds": (set(), 5, 5 * 2**14, 15),
+    "update_snapshot_duration_milliseconds": (set(), 5, 5 * 2**14, 15),
+}
+"""Name -> labels, lowest and highest bound, how many bounds."""
+COUNTERS: dict[str, set[str]] = {
+    "schedule_attempts_total": {"result"},
+    "total_preemption_attempts": set(),
+    "eviction_transactions_total": {"action"},
+    "job_retry_counts": JOB,
+    "job_completed_phase_count": {"job_name", "queue_name"},
+    "job_failed_phase_count": {"job_name", "queue_name"},
+    "jobflow_succeed_phase_count": {"jobflow_namespace"},
+    "jobflow_failed_phase_count": {"jobflow_namespace"},
+}
+GAUGES: dict[str, set[str]] = {
+    "e2e_job_scheduling_duration": OF_JOB,
+    "e2e_job_scheduling_start_time": OF_JOB,
+    "e2e_job_scheduling_last_time": OF_JOB,
+    "pod_preemption_victims": set(),
+    "unschedule_task_count": JOB,
+    "unschedule_job_count": set(),
+    "job_share": {"job_ns", "job_id"},
+    "namespace_share": {"namespace_name"},
+    "namespace_weight": {"namespace_name"},
+    "namespace_weighted_share": {"namespace_name"},
+    **{f"queue_{kind}_milli_cpu": QUEUE for kind in SIX},
+    **{f"queue_{kind}_memory_bytes": QUEUE for kind in SIX},
+    **{f"queue_{kind}_scalar_resources": {*QUEUE, "resource"} for kind in SIX},
+    "queue_share": QUEUE,
+    "queue_weight": QUEUE,
+    "queue_overused": QUEUE,
+    "vgpu_device_shared_number": CARD,
+    "vgpu_device_allocated_memory": CARD,
+    "vgpu_device_allocated_cores": CARD,
+    "vgpu_device_memory_limit": CARD,
+    "vgpu_device_memory_allocation_for_a_certain_pod": {*CARD, "podName"},
+    "vgpu_device_core_allocation_for_a_certain_pod": {*CARD, "podName"},
+    **{f"queue_pod_group_{phase}_count": QUEUE for phase in ("inqueue", "pending", "running", "unknown", "completed")},
+}
+OURS = {"bind_failures_total"}
+"""What others do not have."""
+LATER = {"volcano_agent_oversubscription_resource_quantity"}
+"""Of the agent that takes what is left over, which is not part of this."""
+
+
+MODULES = ("hekla.controllers.job.metrics", "hekla.controllers.jobflow.controller", "hekla.controllers.queue", "hekla.scheduler.lone")
+
+
+def types() -> dict[str, str]:
+    """What /metrics declares, name -> type, in a process in which nothing else has happened."""
+    program = f"import {', '.join(MODULES)}, sys; from hekla.kube.metrics import shown; sys.stdout.buffer.write(shown())"
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True, timeout=60).stdout
+    return dict(re.findall(r"^# TYPE volcano_(\S+) (\S+)$", said, re.MULTILINE))
+
+
+def test_all_are_declared_and_nothing_else_is() -> None:
+    wanted = {**dict.fromkeys(HISTOGRAMS, "histogram"), **dict.fromkeys(COUNTERS, "counter"), **dict.fromkeys(GAUGES, "gauge")}
+    assert types() == {**wanted, **dict.fromkeys(OURS, "counter")}
+
+
+@pytest.mark.parametrize("name", sorted({**HISTOGRAMS, **COUNTERS, **GAUGES}))
+def test_labels_are_the_ones_that_are_known(name: str) -> None:
+    made = REGISTRY._names_to_collectors["volcano_" + name]
+    labels = HISTOGRAMS[name][0] if name in HISTOGRAMS else {**COUNTERS, **GAUGES}[name]
+    assert set(made._labelnames) == labels  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", sorted(HISTOGRAMS))
+def test_bounds_are_spread_evenly_by_factors(name: str) -> None:
+    _, low, high, count = HISTOGRAMS[name]
+    bounds = REGISTRY._names_to_collectors["volcano_" + name]._kwargs["buckets"]  # type: ignore[attr-defined]
+    assert len(bounds) == count
+    assert (bounds[0], bounds[-1]) == (pytest.approx(low), pytest.approx(high))
+    factors = {round(after / before, 6) for before, after in pairwise(bounds)}
+    assert len(factors) == 1
+
+
+def test_the_list_is_the_one_of_the_reference() -> None:
+    if not OPERATIONS.exists():
+        pytest.skip("the behaviour reference is not beside this repository")
+    text = OPERATIONS.read_text()
+    tables = text[text.index("### 5.1 Scheduler") : text.index("### 5.3 ")]
+    named: set[str] = set()
+    for cell in re.findall(r"^\| (`[^|]*`[^|]*) \|", tables, re.MULTILINE):
+        for name in re.findall(r"`([^`]+)`", cell):
+            found = re.fullmatch(r"(.*)\{(.*)\}(.*)", name)
+            several = [] if found is None else SIX if "same six" in found[2] else found[2].split(",")
+            named.update([name] if found is None else [found[1] + one + found[3] for one in several])
+    assert named - LATER == {*HISTOGRAMS, *COUNTERS, *GAUGES}
+
+
+def test_a_tally_is_shown_under_its_own_name_and_without_its_birth() -> None:
+    registry = CollectorRegistry()
+    Tally("things_count", "How many", ["of"], registry=registry).labels("x").inc(2)
+    assert shown(registry).decode() == '# HELP things_count How many\n# TYPE things_count counter\nthings_count{of="x"} 2.0\n'
