@@ -231,48 +231,28 @@ def _optional_field(operand: Run, field: str, read: Callable[[Any], Any] | None,
 # --- operators and calls -------------------------------------------------------------------------------------------------
 
 
-def _and(node: Call) -> Run:
+def _either_side(node: Call, decisive: bool) -> Run:
+    """`&&`, which one False decides, and `||`, which one True does; also where the other side has failed."""
     left, right = (compiled(argument) for argument in node.arguments)
+    idle = not decisive
 
-    def both(frame: Frame) -> bool:
+    def decided(frame: Frame) -> bool:
         try:
             one = left(frame)
         except TooCostly:
             raise
         except Failed:
-            if right(frame) is False:
-                return False
+            if right(frame) is decisive:
+                return bool(decisive)
             raise
-        if one is False:
-            return False
+        if one is decisive:
+            return bool(one)
         other = right(frame)
-        if other is False or (one is True and other is True):
+        if other is decisive or (one is idle and other is idle):
             return bool(other)
         raise Failed("no such overload")
 
-    return both
-
-
-def _or(node: Call) -> Run:
-    left, right = (compiled(argument) for argument in node.arguments)
-
-    def either(frame: Frame) -> bool:
-        try:
-            one = left(frame)
-        except TooCostly:
-            raise
-        except Failed:
-            if right(frame) is True:
-                return True
-            raise
-        if one is True:
-            return True
-        other = right(frame)
-        if other is True or (one is False and other is False):
-            return bool(other)
-        raise Failed("no such overload")
-
-    return either
+    return decided
 
 
 def _conditional(node: Call) -> Run:
@@ -672,7 +652,8 @@ def _macro(node: Macro) -> Run:
 
 
 _SPECIAL: dict[str, Callable[[Call], Run]] = {
-    "_&&_": _and, "_||_": _or, "_?_:_": _conditional, "_==_": _equal, "_!=_": _equal,
+    "_&&_": lambda node: _either_side(node, False), "_||_": lambda node: _either_side(node, True),
+    "_?_:_": _conditional, "_==_": _equal, "_!=_": _equal,
 }  # fmt: skip
 _MAKERS: dict[type[Node], Callable[[Any], Run]] = {
     Constant: _constant, Name: _name, Select: _select, Call: _call, ListOf: _list, MapOf: _map, Struct: _struct, Macro: _macro,

@@ -28,6 +28,14 @@ class PodLabels(msgspec.Struct, omit_defaults=True, frozen=True):
     revision: str = msgspec.field(name="controller-revision-hash", default="")
 
 
+class NodeMeta(Struct):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] = {}
+
+
 class PodMeta(Struct):
     name: str = ""
     namespace: str = ""

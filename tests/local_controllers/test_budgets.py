@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -11,10 +10,9 @@ from hekla.api import apps, core
 from hekla.api.apiextensions import CUSTOM_RESOURCE_DEFINITION
 from hekla.api.kinds import Kind
 from hekla.api.policy import POD_DISRUPTION_BUDGET
-from hekla.kube import config
 from hekla.kube.client import Client
 from hekla.kube.errors import TooManyRequests
-from tests.local_controllers.live import cluster, eventually, is_gone, new_namespace, pod, report
+from tests.local_controllers.live import cluster, eventually, is_gone, pod, report
 
 BUDGETS = POD_DISRUPTION_BUDGET.untyped
 
@@ -23,17 +21,6 @@ BUDGETS = POD_DISRUPTION_BUDGET.untyped
 def server(tmp_path_factory):
     with cluster(tmp_path_factory.mktemp("budgets")) as started:
         yield started
-
-
-@pytest.fixture
-async def client(server) -> AsyncIterator[Client]:
-    async with Client(config.load(str(server.internal_kubeconfig))) as connected:
-        yield connected
-
-
-@pytest.fixture
-async def namespace(client) -> str:
-    return await new_namespace(client)
 
 
 async def make_budget(client: Client, namespace: str, **spec: Any) -> None:

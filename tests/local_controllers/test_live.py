@@ -2,70 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
-import subprocess
-import sys
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from hekla.api import apps, core
 from hekla.api.discovery import ENDPOINT_SLICE
-from hekla.kube import config
 from hekla.kube.client import Client
-from hekla.kube.errors import Forbidden, NotFound
-from tests.apiserver_process import ApiServerProcess
+from hekla.kube.errors import Forbidden
+from tests.local_controllers.live import cluster, eventually, is_gone, new_namespace
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """An API server with the controllers beside it."""
-    with ApiServerProcess.started(tmp_path_factory.mktemp("controllers")) as started:
-        process = subprocess.Popen([
-            sys.executable, "-m", "hekla", "kube-controllers", f"--kubeconfig={started.internal_kubeconfig}",
-            f"--root-ca-file={started.pki / 'ca.crt'}",
-        ])
+    with cluster(tmp_path_factory.mktemp("controllers")) as started:
         yield started
-        process.terminate()
-        process.wait(10)
-
-
-@pytest.fixture
-async def client(server) -> AsyncIterator[Client]:
-    async with Client(config.load(str(server.internal_kubeconfig))) as connected:
-        yield connected
 
 
 @pytest.fixture
 async def namespace(client) -> str:
-    made = await client.create(core.NAMESPACE.untyped, {"metadata": {"generateName": "story-"}})
-    name: str = made["metadata"]["name"]
+    name = await new_namespace(client)
     await eventually(lambda: client.get(core.SERVICE_ACCOUNT, "default", name))
     return name
-
-
-async def eventually(look: Callable[[], Awaitable[Any]], seconds: float = 15.0) -> Any:
-    """What `look` gives once it neither raises NotFound nor gives a falsehood."""
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            seen = await look()
-        except NotFound:
-            seen = None
-        if seen:
-            return seen
-        assert time.monotonic() < deadline, "did not happen in time"
-        await asyncio.sleep(0.05)
-
-
-async def is_gone(client: Client, kind: Any, name: str, namespace: str | None = None) -> bool:
-    try:
-        await client.get(kind, name, namespace)
-    except NotFound:
-        return True
-    return False
 
 
 def config_map(name: str, **metadata: Any) -> dict[str, Any]:

@@ -10,10 +10,9 @@ import pytest
 
 from hekla.api import core
 from hekla.api.coordination import LEASE
-from hekla.kube import config
 from hekla.kube.client import Client
 from hekla.kube.leader import micro_time
-from tests.local_controllers.live import cluster, eventually, is_gone, new_namespace, pod, report
+from tests.local_controllers.live import cluster, eventually, is_gone, pod, report
 
 NODES, LEASES = core.NODE.untyped, LEASE.untyped
 PREFIX = "node.kubernetes.io/"
@@ -23,17 +22,6 @@ PREFIX = "node.kubernetes.io/"
 def server(tmp_path_factory):
     with cluster(tmp_path_factory.mktemp("nodes"), "--node-monitor-grace-period=1500ms") as started:
         yield started
-
-
-@pytest.fixture
-async def client(server) -> AsyncIterator[Client]:
-    async with Client(config.load(str(server.internal_kubeconfig))) as connected:
-        yield connected
-
-
-@pytest.fixture
-async def namespace(client) -> str:
-    return await new_namespace(client)
 
 
 class Machine:

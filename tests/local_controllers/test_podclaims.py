@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from hekla.api import core
 from hekla.api.resource import RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, RESOURCE_SLICE
-from hekla.kube import config
 from hekla.kube.client import Client
-from tests.local_controllers.live import cluster, eventually, is_gone, new_namespace, pod, report
+from tests.local_controllers.live import cluster, eventually, is_gone, pod, report
 
 CLAIMS, TEMPLATES = RESOURCE_CLAIM.untyped, RESOURCE_CLAIM_TEMPLATE.untyped
 DEVICES = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}]}}
@@ -22,17 +20,6 @@ ALLOCATION = {"devices": {"results": [{"request": "gpu", "driver": "gpu.example.
 def server(tmp_path_factory):
     with cluster(tmp_path_factory.mktemp("claims")) as started:
         yield started
-
-
-@pytest.fixture
-async def client(server) -> AsyncIterator[Client]:
-    async with Client(config.load(str(server.internal_kubeconfig))) as connected:
-        yield connected
-
-
-@pytest.fixture
-async def namespace(client) -> str:
-    return await new_namespace(client)
 
 
 async def allocate(client: Client, namespace: str, claim: str, *pods: dict[str, Any]) -> None:

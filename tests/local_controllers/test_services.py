@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from hekla.api import core
 from hekla.api.discovery import ENDPOINT_SLICE
-from hekla.kube import config
 from hekla.kube.client import Client
-from tests.local_controllers.live import cluster, eventually, is_gone, new_namespace, pod, report
+from tests.local_controllers.live import cluster, eventually, is_gone, pod, report
 
 SLICES, ENDPOINTS = ENDPOINT_SLICE.untyped, core.ENDPOINTS.untyped
 
@@ -20,17 +18,6 @@ SLICES, ENDPOINTS = ENDPOINT_SLICE.untyped, core.ENDPOINTS.untyped
 def server(tmp_path_factory):
     with cluster(tmp_path_factory.mktemp("services")) as started:
         yield started
-
-
-@pytest.fixture
-async def client(server) -> AsyncIterator[Client]:
-    async with Client(config.load(str(server.internal_kubeconfig))) as connected:
-        yield connected
-
-
-@pytest.fixture
-async def namespace(client) -> str:
-    return await new_namespace(client)
 
 
 async def slices(client: Client, namespace: str, name: str = "web") -> list[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,8 @@ import pytest
 from hekla.api import core
 from hekla.api.claims import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
 from hekla.api.storage import STORAGE_CLASS
-from hekla.kube import config
 from hekla.kube.client import Client
-from tests.local_controllers.live import cluster, eventually, is_gone, new_namespace, pod
+from tests.local_controllers.live import cluster, eventually, is_gone, pod
 
 CLAIMS, VOLUMES = PERSISTENT_VOLUME_CLAIM.untyped, PERSISTENT_VOLUME.untyped
 
@@ -23,17 +21,6 @@ def server(tmp_path_factory):
     directory = tmp_path_factory.mktemp("storage")
     with cluster(directory, f"--storage-dir={directory / 'volumes'}") as started:
         yield started
-
-
-@pytest.fixture
-async def client(server) -> AsyncIterator[Client]:
-    async with Client(config.load(str(server.internal_kubeconfig))) as connected:
-        yield connected
-
-
-@pytest.fixture
-async def namespace(client) -> str:
-    return await new_namespace(client)
 
 
 def claim(name: str, *, storage: str = "1Gi", modes: tuple[str, ...] = ("ReadWriteOnce",), **spec: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import yaml
 from hekla.api import core, topology
 from hekla.api.kinds import read_as
 from hekla.api.meta import Struct
+from hekla.controllers.records import NodeMeta
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller
@@ -21,14 +22,6 @@ from .members import node_count
 KEY = "volcano-controller.conf"
 PAUSE = 0.05
 """Seconds in which changes of nodes gather before the tree is looked at."""
-
-
-class NodeMeta(Struct):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    labels: dict[str, str] = {}
 
 
 class Node(Struct):

@@ -9,19 +9,12 @@ import msgspec
 from hekla.api import core, quantity
 from hekla.api.kinds import read_as
 from hekla.api.meta import Struct
+from hekla.controllers.records import NodeMeta
 
 from .policies import NodeUse
 
 MIRROR = "kubernetes.io/config.mirror"
 Requests = dict[str, "str | int | float"]
-
-
-class NodeMeta(Struct):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    labels: dict[str, str] = {}
 
 
 class NodeStatus(Struct):

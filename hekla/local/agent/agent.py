@@ -19,6 +19,7 @@ from hekla.kube.http.client import TransportError
 from hekla.local.agent.admit import refusal
 from hekla.local.agent.cgroups import Groups
 from hekla.local.agent.environment import references
+from hekla.local.agent.errands import Errands
 from hekla.local.agent.host import Host
 from hekla.local.agent.images import Images
 from hekla.local.agent.isolation import Isolation
@@ -49,7 +50,7 @@ class Objects:
         self._endpoints: dict[str, Cache[core.Endpoints]] = {}
         """Of services without a selector, whose endpoints somebody else writes."""
         self.on_endpoints: Callable[[str], None] = lambda namespace: None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._errands = Errands()
 
     @property
     def caches(self) -> list[Cache[Any]]:
@@ -70,14 +71,9 @@ class Objects:
             cache = Cache(self._client, core.ENDPOINTS, namespace=namespace, fields=f"metadata.name={service.metadata.name}")
             cache.on_change(lambda old, new: self.on_endpoints(namespace))
             self._endpoints[key] = cache
-            self._run(cache.start())
+            self._errands.start(cache.start(), f"endpoints of {key}")
         elif not wanted and (gone := self._endpoints.pop(key, None)) is not None:
-            self._run(gone.stop())
-
-    def _run(self, work: Any) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+            self._errands.start(gone.stop(), f"end of the endpoints of {key}")
 
     def config_map(self, namespace: str, name: str) -> core.ConfigMap | None:
         return self.config_maps.get(f"{namespace}/{name}")
@@ -108,7 +104,7 @@ class Agent:
         self.holding: dict[str, dict[str, core.Pod]] = defaultdict(dict)
         """By node and uid: the pods that count against the node's size."""
         self._referers: dict[tuple[str, str, str], set[str]] = defaultdict(set)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._errands = Errands()
         self.pressure = Pressure(root, thresholds or [], lambda: list(self.workers.values()), self._pressed)
         if isolation.cgroup is not None:
             self.host.groups = Groups.prepare(isolation.cgroup, root)
@@ -119,7 +115,7 @@ class Agent:
         """Takes up all pods of the nodes; returns when each has its worker."""
         self.host.on_new_network = self._network_is_new
         for name, keeper in self.keepers.items():
-            self.spawn(keeper.run(), f"node {name}")
+            self._errands.start(keeper.run(), f"node {name}")
         for name in self.keepers:
             self.pods[name] = Cache(self.client, core.POD, fields=f"spec.nodeName={name}")
         caches = [*self.objects.caches, *self.pods.values()]
@@ -136,10 +132,10 @@ class Agent:
         known = {pod.metadata.uid for cache in self.pods.values() for pod in cache.all()}
         if self.host.network is not None:
             self.host.network.tell({"do": "keep", "uids": list(self.workers)})
-        self.spawn(self.pressure.run(), "pressure")
+        self._errands.start(self.pressure.run(), "pressure")
         for directory in pod_directories(self.root):
             if directory.path.name not in known:
-                self.spawn(self.end_orphan(directory), f"orphan {directory.path.name}")
+                self._errands.start(self.end_orphan(directory), f"orphan {directory.path.name}")
 
     async def shut_down(self) -> None:
         """Takes leave with the machine: the nodes say so, and every pod ends, in its own words where it is quick enough."""
@@ -156,26 +152,13 @@ class Agent:
 
     async def close(self) -> None:
         """Lets go; containers run on and are adopted by the next agent."""
-        tasks = [*self._tasks, *(worker.task for worker in self.workers.values() if worker.task is not None)]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._errands.cancel(*(worker.task for worker in self.workers.values() if worker.task is not None))
         for worker in self.workers.values():
             for run in worker.runs:
                 run.forget_tasks()
         for cache in [*self.objects.caches, *self.pods.values()]:
             await cache.stop()
         await self.host.close()
-
-    def spawn(self, work: Any, name: str) -> None:
-        task: asyncio.Task[None] = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("%s failed", task.get_name(), exc_info=error)
 
     # --- pods -------------------------------------------------------------------------------------------------------------
 
@@ -191,7 +174,7 @@ class Agent:
         elif uid in self.finished or new.status.phase in FINAL:
             self.finished.add(uid)
             if new.metadata.deletion_timestamp and new.status.phase not in FINAL:
-                self.spawn(self.delete(new), f"deletion of {meta.key(new)}")
+                self._errands.start(self.delete(new), f"deletion of {meta.key(new)}")
         else:
             self.take(new)
 
@@ -260,7 +243,7 @@ class Agent:
         except (ApiError, TransportError) as error:
             log.info("pod %s: not deleted yet: %s", meta.key(pod), error)
             await asyncio.sleep(1.0)
-            self.spawn(self.delete(pod), f"deletion of {meta.key(pod)}")
+            self._errands.start(self.delete(pod), f"deletion of {meta.key(pod)}")
 
     async def end_orphan(self, directory: PodDirectory) -> None:
         """Ends what is left of a pod that was removed while no agent ran."""

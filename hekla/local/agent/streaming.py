@@ -13,6 +13,7 @@ from hekla.kube.http.server import Peer, Request, Response, Upgrade
 from hekla.kube.streams import websocket
 from hekla.kube.streams.websocket import WebSocket
 from hekla.local.agent.attachment import attach
+from hekla.local.agent.errands import Errands
 from hekla.local.agent.execution import execute
 from hekla.local.agent.forwarding import CHANNEL_PROTOCOLS, SPDY_PROTOCOL, TUNNEL_PROTOCOLS, ChannelForward, Ports, SpdyForward
 from hekla.local.agent.logbook import Clock
@@ -85,14 +86,11 @@ class Streaming:
     def __init__(self, root: Path, clock: Clock) -> None:
         self._root = root
         self._clock = clock
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._errands = Errands()
 
     async def close(self) -> None:
         """Ends the connections; the containers do not notice."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._errands.cancel()
 
     def answer(self, what: str, pod: core.Pod, container: str, request: Request) -> Response | Upgrade:
         try:
@@ -102,16 +100,6 @@ class Streaming:
             return self._terminal(what, pod, container, request)
         except Refused as refused:
             return refused.response()
-
-    def _run(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = asyncio.get_running_loop().create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("%s failed", task.get_name(), exc_info=error)
 
     def _slot(self, pod: core.Pod, container: str) -> Slot:
         """The running instance of a container.  Raises Refused."""
@@ -143,7 +131,7 @@ class Streaming:
 
         def take(transport: asyncio.Transport, rest: bytes) -> asyncio.BaseProtocol:
             terminal.take(transport, rest)
-            self._run(until_gone(terminal, work), f"{what} in {pod.metadata.namespace}/{pod.metadata.name}")
+            self._errands.start(until_gone(terminal, work), f"{what} in {pod.metadata.namespace}/{pod.metadata.name}")
             return terminal
 
         return Upgrade(take, headers)
@@ -163,7 +151,7 @@ class Streaming:
 
         def take(transport: asyncio.Transport, rest: bytes) -> asyncio.BaseProtocol:
             channels.take(transport, rest)
-            self._run(until_gone(channels, channels.serve()), name)
+            self._errands.start(until_gone(channels, channels.serve()), name)
             return channels
 
         return Upgrade(take, headers)

@@ -16,6 +16,7 @@ from hekla.kube.http.server import Body, Response, Stream, Upgrade
 from hekla.kube.http.upgrade import HOP, open_upgrade, splice
 from hekla.local.apiserver.call import Call
 from hekla.local.apiserver.kind import Json
+from hekla.local.apiserver.kubelet import pass_on
 from hekla.local.apiserver.status import Refusal, bad_request, not_found
 
 if TYPE_CHECKING:
@@ -150,11 +151,8 @@ async def hand_on(call: Call, to: Destination, path: str) -> Response | Stream |
 
     async def run(body: Body) -> None:
         try:
-            async for data in incoming:
-                body.write(data)
-                await body.drain()
+            await pass_on(incoming, body)
         finally:
-            incoming.close()
             await client.close()
 
     answer: dict[str, str] = {}

@@ -15,8 +15,8 @@ from hekla.kube.cache import Cache
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller
 from hekla.kube.events import Recorder
-from hekla.local.controllers.evictions import disrupt, tolerates
-from hekla.local.controllers.instants import instant, stamp
+from hekla.local.controllers.evictions import evict, tolerates
+from hekla.local.controllers.instants import instant
 from hekla.local.controllers.nodes import Taint
 from hekla.local.controllers.pods import Json, Pod, Toleration
 
@@ -79,7 +79,7 @@ class DeviceTaintController(Controller):
         for user in (claim.get("status") or {}).get("reservedFor") or ():
             pod = self.pods.get(f"{claim['metadata']['namespace']}/{user.get('name')}") if user.get("resource") == "pods" else None
             if pod is not None and pod.metadata.uid == user.get("uid") and not pod.deleting and not pod.finished:
-                await self.evict(pod)
+                await evict(self.client, self.recorder, pod, "Device Taint manager", self.clock())
         return None
 
     def ends(self, claim: Json) -> float | None:
@@ -94,16 +94,6 @@ class DeviceTaintController(Controller):
                 elif limited:
                     times.append(since + max(0, min(limited)))
         return min(times, default=None)
-
-    async def evict(self, pod: Pod) -> None:
-        meta = pod.metadata
-        target = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}}
-        self.recorder.event(target, "Normal", "DeviceTaintManagerEviction", f"Marking for deletion Pod {pod.key}")
-        condition = {
-            "type": "DisruptionTarget", "status": "True", "reason": "DeletionByDeviceTaintManager",
-            "message": "Device Taint manager: deleting due to NoExecute taint", "lastTransitionTime": stamp(self.clock()),
-        }
-        await disrupt(self.client, pod, {"conditions": [condition]})
 
 
 def key_of(claim: Json) -> str:

@@ -106,14 +106,20 @@ class TaintEvictionController(Controller):
         return None
 
     async def evict(self, pod: Pod) -> None:
-        meta = pod.metadata
-        target = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}}
-        self.recorder.event(target, "Normal", "TaintManagerEviction", f"Marking for deletion Pod {pod.key}")
-        condition = {
-            "type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager",
-            "message": "Taint manager: deleting due to NoExecute taint", "lastTransitionTime": stamp(self.clock()),
-        }
-        await disrupt(self.client, pod, {"conditions": [condition]})
+        await evict(self.client, self.recorder, pod, "Taint manager", self.clock())
+
+
+async def evict(client: Client, recorder: Recorder, pod: Pod, manager: str, now: float) -> None:
+    """Deletes a pod for a taint, and says on whose behalf: "Taint manager" or the like."""
+    meta = pod.metadata
+    who = manager.title().replace(" ", "")
+    target = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}}
+    recorder.event(target, "Normal", f"{who}Eviction", f"Marking for deletion Pod {pod.key}")
+    condition = {
+        "type": "DisruptionTarget", "status": "True", "reason": f"DeletionBy{who}",
+        "message": f"{manager}: deleting due to NoExecute taint", "lastTransitionTime": stamp(now),
+    }
+    await disrupt(client, pod, {"conditions": [condition]})
 
 
 async def disrupt(client: Client, pod: Pod, status: Json, grace: int | None = None) -> None:
