@@ -221,7 +221,7 @@ def test_07_elastic(story: Story, room: Callable[..., str], second_queue: str) -
 
     eventually(shared, 30)
     steadily(lambda: (running("elastic-job"), running("other-job")) == (5, 5), 1)
-    assert fewest == 5
+    assert fewest >= 5
     story.phase_reaches("elastic-job", "Running")
 
     story.api.delete(story.ns.path(JOBS, "other-job"))

@@ -166,7 +166,7 @@ class CronJobController(Controller):
         name = job_name(cron, recent.run)
         if any(entry.name == name for entry in books.active) or instant(books.last_schedule) == recent.run:
             return until_next(cron, schedule, now)
-        if books.active and not await self._make_room(books):
+        if books.active and not await self._make_room(books, recent.run):
             return until_next(cron, schedule, now)
         made = await self._create(cron, name, recent.run)
         if made is None:
@@ -192,12 +192,13 @@ class CronJobController(Controller):
                 raise
         return parse(cron.spec.schedule, zone)
 
-    async def _make_room(self, books: _Books) -> bool:
+    async def _make_room(self, books: _Books, run: float) -> bool:
         """What the concurrency policy says to jobs that still run; whether the run may start."""
         cron = books.cron
         policy = cron.spec.concurrency_policy
         if policy == batch.ConcurrencyPolicy.FORBID:
-            self._warn(cron, "ForbidConcurrent", "a job of this cron job still runs, and concurrency is forbidden")
+            still = ", ".join(entry.name for entry in books.active)
+            self._warn(cron, "ForbidConcurrent", f"the run of {stamp(run)} does not start: {still} still runs (concurrencyPolicy Forbid)")
             return False
         if policy == batch.ConcurrencyPolicy.REPLACE:
             self._warn(cron, "ReplaceConcurrent", "the jobs of this cron job that still run are replaced")

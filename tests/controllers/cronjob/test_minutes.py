@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 
 import pytest
 
@@ -92,7 +92,9 @@ def test_a_run_of_more_than_a_minute_keeps_the_next_one_away(place: Place) -> No
     assert place.api.patch(f"{CRON_JOBS}/{NAME}", {"spec": {"jobTemplate": template(1)}}).status == 200
 
     seen.until(lambda: "ForbidConcurrent" in seen.reasons(), begin + MINUTE + LATE - time.time())
-    assert ("Warning", "ForbidConcurrent", "a job of this cron job still runs, and concurrency is forbidden") in seen.told()
+    turn = datetime.fromtimestamp(begin + MINUTE, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    text = f"the run of {turn} does not start: {first} still runs (concurrencyPolicy Forbid)"
+    assert ("Warning", "ForbidConcurrent", text) in seen.told()
     assert time.time() >= begin + MINUTE and not seen.ended
     status = seen.cron()["status"]
     assert [entry["name"] for entry in status["active"]] == [first]
