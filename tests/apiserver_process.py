@@ -141,6 +141,39 @@ class ApiServerProcess:
             server.close()
 
 
+class Kubernetes(ApiServerProcess):
+    """Kubernetes' own server in the same clothes.  Whoever started it ends it, and its one door is that of everybody."""
+
+    def __init__(self, directory: Path, kubeconfig: Path, pki: Path, port: int) -> None:
+        super().__init__(directory)
+        self.kubeconfig = self.internal_kubeconfig = kubeconfig
+        self.pki = pki
+        self.port = port
+
+    def request(
+        self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None, timeout: float = 30.0
+    ) -> tuple[int, bytes]:
+        connection = self.https()
+        connection.timeout = timeout
+        try:
+            connection.request(method, path, body, headers or {})
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+    @classmethod
+    @contextlib.contextmanager
+    def alone(cls, directory: Path) -> Iterator[ApiServerProcess]:
+        """Without controllers, as Hekla's is in most tests: stories play the controllers' part themselves, and pods get no accounts."""
+        from tests.kubernetes.reference import reference
+
+        with reference("--disable-admission-plugins=ServiceAccount", controllers=False) as other:
+            server = cls(directory, other.kubeconfig, other.pki, other.port)
+            yield server
+            server.close()
+
+
 @pytest.fixture
 def apiserver(tmp_path: Path) -> Iterator[ApiServerProcess]:
     """A fresh, empty server for one test."""
@@ -152,14 +185,8 @@ def apiserver(tmp_path: Path) -> Iterator[ApiServerProcess]:
 def shared_apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServerProcess]:
     """One server for all tests of a module; with HEKLA_TEST_SERVER=kubernetes it is Kubernetes' own, which has to be built."""
     if os.environ.get(SERVER_VARIABLE) == "kubernetes":
-        from tests.kubernetes.reference import reference
-
-        # Alone, as Hekla's is here: the stories play the controllers' part themselves, and pods get no accounts.
-        with reference("--disable-admission-plugins=ServiceAccount", controllers=False) as other:
-            server = ApiServerProcess(tmp_path_factory.mktemp("kubernetes"))
-            server.kubeconfig = server.internal_kubeconfig = other.kubeconfig
+        with Kubernetes.alone(tmp_path_factory.mktemp("kubernetes")) as server:
             yield server
-            server.close()
         return
     with ApiServerProcess.started(tmp_path_factory.mktemp("apiserver")) as server:
         yield server

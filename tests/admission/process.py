@@ -42,19 +42,14 @@ def call(server: ApiServerProcess, method: str, path: str, tree: Tree | None = N
 
 def install_kinds(server: ApiServerProcess) -> None:
     """Define the batch kinds, and wait until the server serves them all."""
-    define_kinds(lambda *request: call(server, *request))
-
-
-def define_kinds(ask: Callable[..., tuple[int, Tree]]) -> None:
-    """The same on any server; `ask` takes method, path and object."""
     definitions = crds.all()
     for definition in definitions:
-        status, answer = ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+        status, answer = call(server, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
         assert status == 201, answer
     for definition in definitions:
         spec = definition["spec"]
         path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
-        wait_for(f"{path} is served", lambda path=path: ask("GET", path)[0] == 200)  # type: ignore[misc]
+        wait_for(f"{path} is served", lambda path=path: call(server, "GET", path)[0] == 200)  # type: ignore[misc]
 
 
 class AdmissionProcess:

@@ -17,11 +17,9 @@ import pytest
 from hekla.admission import cluster_policies
 from tests.admission import cases
 from tests.admission.objects import Tree, job, queue, task, template
-from tests.admission.process import BATCH, SCHEDULING, call, define_kinds
-from tests.apiserver_process import ApiServerProcess
-from tests.cluster.api import Api
+from tests.admission.process import BATCH, SCHEDULING, call, install_kinds
+from tests.apiserver_process import ApiServerProcess, Kubernetes
 from tests.kubernetes import programs
-from tests.kubernetes.reference import reference
 
 RECORDED = Path(__file__).parents[2].parent / "shared" / "conformance" / "cases" / "webhooks"
 BEYOND = ("can not submit job to root queue", "leaf queue", "unable to find job queue", "sub path of", "queue state must be")
@@ -75,26 +73,15 @@ LAST_ONES = (
 
 @pytest.fixture(scope="module", params=["hekla", pytest.param("kubernetes", marks=programs.slow(90))])
 def ask(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    directory = tmp_path_factory.mktemp("policies")
     if request.param == "kubernetes":
         programs.wanted(*programs.SERVER)
-        # Alone, as Hekla's is here: nobody makes accounts for pods.
-        with reference("--disable-admission-plugins=ServiceAccount", controllers=False) as other:
-            api = Api(other.kubeconfig)
-
-            def of_theirs(method: str, path: str, tree: Tree | None = None) -> tuple[int, Tree]:
-                answer = api.request(method, path, tree, {"Content-Type": "application/json"})
-                return answer.status, answer.tree
-
-            define_kinds(of_theirs)
-            install(of_theirs)
-            yield of_theirs
-        return
-    with ApiServerProcess.started(tmp_path_factory.mktemp("policies")) as server:
+    with Kubernetes.alone(directory) if request.param == "kubernetes" else ApiServerProcess.started(directory) as server:
+        install_kinds(server)
 
         def asked(method: str, path: str, tree: Tree | None = None) -> tuple[int, Tree]:
             return call(server, method, path, tree)
 
-        define_kinds(asked)
         install(asked)
         yield asked
 

@@ -8,16 +8,19 @@ import pytest
 
 from tests.admission.objects import Tree, job, task
 from tests.admission.process import BATCH, SCHEDULING, admission, call, install_kinds, make_queue, wait_for
-from tests.apiserver_process import ApiServerProcess
+from tests.apiserver_process import ApiServerProcess, Kubernetes
+from tests.kubernetes import programs
 
 JOBS = f"{BATCH}/namespaces/default/jobs"
 QUEUES = f"{SCHEDULING}/queues"
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServerProcess]:
+@pytest.fixture(scope="module", params=["hekla", pytest.param("kubernetes", marks=programs.slow(60))])
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServerProcess]:
     directory = tmp_path_factory.mktemp("admission")
-    with ApiServerProcess.started(directory) as server:
+    if request.param == "kubernetes":
+        programs.wanted(*programs.SERVER)
+    with Kubernetes.alone(directory) if request.param == "kubernetes" else ApiServerProcess.started(directory) as server:
         install_kinds(server)
         for name in ("root", "default"):
             make_queue(server, name)

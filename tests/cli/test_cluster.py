@@ -21,6 +21,8 @@ from hekla.kube.client import Client
 from hekla.kube.config import load
 from hekla.kube.errors import NotFound
 from tests.cli.answers import command
+from tests.kubernetes import programs
+from tests.kubernetes.clusters import working_cluster
 
 JOB, POD, NODE = batch.JOB.untyped, core.POD.untyped, core.NODE.untyped
 GROUP = scheduling.POD_GROUP.untyped
@@ -31,13 +33,8 @@ SETTLED = 30.0
 class Running:
     """A cluster of one node on this machine."""
 
-    def __init__(self, state: Path) -> None:
-        self.environment = {"XDG_STATE_HOME": str(state)}
-        self.kubeconfig = state / "hekla" / "cli" / "kubeconfig"
-
-    def hekla(self, *words: str) -> None:
-        subprocess.run([sys.executable, "-m", "hekla", *words, "--name", "cli"], env={**os.environ, **self.environment}, check=True,
-                       capture_output=True, timeout=90)  # fmt: skip
+    def __init__(self, kubeconfig: Path) -> None:
+        self.kubeconfig = kubeconfig
 
     def vcctl(self, *words: str) -> str:
         result = command("vcctl", *words, environment={"KUBECONFIG": str(self.kubeconfig)})
@@ -67,16 +64,25 @@ class Running:
         return {pod["metadata"]["name"] for pod in self.ask(lambda client: client.list(POD, NAMESPACE)).items}
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Running]:
+@pytest.fixture(scope="module", params=["hekla", pytest.param("kubernetes", marks=programs.slow(60))])
+def cluster(request: pytest.FixtureRequest) -> Iterator[Running]:
+    if request.param == "kubernetes":
+        programs.wanted(*programs.SERVER)
+        with working_cluster() as kubeconfig:
+            yield Running(kubeconfig)
+        return
     state = Path(tempfile.mkdtemp(prefix="hkcli"))  # short: the path of a socket has little room
-    running = Running(state)
+
+    def hekla(*words: str) -> None:
+        subprocess.run([sys.executable, "-m", "hekla", *words, "--name", "cli"], env={**os.environ, "XDG_STATE_HOME": str(state)},
+                       check=True, capture_output=True, timeout=90)  # fmt: skip
+
     try:
-        running.hekla("up")
-        yield running
+        hekla("up")
+        yield Running(state / "hekla" / "cli" / "kubeconfig")
     finally:
         try:
-            running.hekla("down", "--delete")
+            hekla("down", "--delete")
         finally:
             shutil.rmtree(state, ignore_errors=True)
 

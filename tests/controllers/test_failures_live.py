@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from tests.cluster.api import Api, Tree, eventually
+from tests.kubernetes import programs
+from tests.kubernetes.clusters import working_cluster
 from tests.local.home import home
 
 JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
@@ -57,8 +59,13 @@ class Cluster:
         ).stdout  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
+@pytest.fixture(scope="module", params=["hekla", pytest.param("kubernetes", marks=programs.slow(60))])
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    if request.param == "kubernetes":
+        programs.wanted(*programs.SERVER)
+        with working_cluster() as kubeconfig:
+            yield Cluster(kubeconfig)
+        return
     with home() as own:
         own.good("up")
         yield Cluster(own.directory() / "kubeconfig")

@@ -1,7 +1,7 @@
 """The two clusters that are held against each other, in the same shape: four nodes that take pods, and a tainted one.
 
 All nodes are fake ones of Hekla's agent, and Hekla's scheduler places the pods, so that what differs is the server and its
-controllers.
+controllers.  A third one, with a node that runs containers, is for stories that are told on Hekla's own cluster otherwise.
 """
 
 from __future__ import annotations
@@ -33,6 +33,22 @@ def reference_cluster(say: programs.Say = lambda _: None) -> Iterator[Path]:
 
 
 @contextmanager
+def working_cluster(say: programs.Say = lambda _: None) -> Iterator[Path]:
+    """The kubeconfig of a reference cluster of one node that runs containers, with everything of Hekla installed and at work."""
+    with reference(say=say) as server:
+        server.add_nodes("--nodes=1")
+        server.add_scheduler()
+        server.add_webhooks()
+        api = Api(server.kubeconfig)
+        queue = "/apis/scheduling.volcano.sh/v1beta1/queues/default"
+        api.wait(queue, lambda queue: queue.get("status", {}).get("state") == "Open", READY_IN)
+        api.wait("/api/v1/nodes", lambda nodes: _all_ready(nodes, 1), READY_IN)
+        hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+        api.wait(hooks, lambda made: "queues" in " ".join(hook["metadata"]["name"] for hook in made["items"]), READY_IN)
+        yield server.kubeconfig
+
+
+@contextmanager
 def local_cluster() -> Iterator[Path]:
     """The kubeconfig of a local cluster of Hekla's."""
     from hekla.cli.down import stop
@@ -58,7 +74,7 @@ def _add_tainted_node(kubeconfig: Path) -> None:
     labels = {"kubernetes.io/hostname": TAINTED, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
     metadata = {"name": TAINTED, "annotations": {"kwok.x-k8s.io/node": "fake"}, "labels": labels}
     api.create("/api/v1/nodes", {"metadata": metadata, "spec": {"taints": [taint]}, "status": {"capacity": size, "allocatable": size}})
-    api.wait("/api/v1/nodes", _all_ready, READY_IN)
+    api.wait("/api/v1/nodes", lambda nodes: _all_ready(nodes, NODES + 1), READY_IN)
 
 
 def _let_pods_linger(kubeconfig: Path) -> None:
@@ -75,9 +91,9 @@ def _let_pods_linger(kubeconfig: Path) -> None:
     api.create(f"{group}/mutatingadmissionpolicybindings", {**name, "spec": {"policyName": "lingering-pods"}})
 
 
-def _all_ready(nodes: Tree) -> bool:
+def _all_ready(nodes: Tree, count: int) -> bool:
     ready = [
         node for node in nodes["items"]
         if any(c["type"] == "Ready" and c["status"] == "True" for c in node.get("status", {}).get("conditions", []))
     ]  # fmt: skip
-    return len(ready) == NODES + 1
+    return len(ready) == count

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import psutil
+
 PARENT_DEATH = 1
 """PR_SET_PDEATHSIG of <sys/prctl.h>."""
 
@@ -51,9 +53,22 @@ class Processes:
         """The programs that have ended by themselves."""
         return [f"{name} ({process.returncode})" for name, process in self._running if process.poll() is not None]
 
+    def cpu_seconds(self) -> dict[str, float]:
+        """What each program has used so far, its threads and the children that have ended included."""
+        used = {}
+        for name, process in self._running:
+            times = psutil.Process(process.pid).cpu_times()
+            used[name] = times.user + times.system + times.children_user + times.children_system
+        return used
+
     def stop(self) -> None:
-        while self._running:
-            _, process = self._running.pop()
+        self.end(*(name for name, _ in self._running))
+
+    def end(self, *names: str) -> None:
+        """Ends these programs, the last started first."""
+        for named in reversed([one for one in self._running if one[0] in names]):
+            self._running.remove(named)
+            _, process = named
             process.terminate()
             try:
                 process.wait(10)
