@@ -36,6 +36,7 @@ from hekla.kube import config
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
 from hekla.kube.errors import ApiError, NotFound
+from hekla.kube.http.client import TransportError
 from hekla.local.cluster import Cluster
 
 JOBS, TASKS, NODES = 500, 20, 100
@@ -221,7 +222,7 @@ async def ready(client: Client) -> None:
         try:
             await client.list(core.NAMESPACE.untyped)
             return
-        except Exception:
+        except (ApiError, TransportError):
             await asyncio.sleep(0.05)
     raise TimeoutError("the API server does not answer")
 

@@ -346,7 +346,7 @@ class Guarded(Plugin):
             simple: Any = self.user()
             simple.arguments = arguments
             return _Simple(simple, arguments, flags, self.name)
-        except Exception as error:
+        except Exception as error:  # a user's code may raise anything; so below
             self._fault("__init__", error)
             # It was listed to have a say on nodes: without it no node is known to be right.
             return _Unmade() if any(hasattr(self.user, hook) for hook in ("predicate", "filters")) else None
@@ -366,7 +366,7 @@ class Guarded(Plugin):
         try:
             if isinstance(self.inner, Plugin):
                 call()
-        except Exception as error:
+        except Exception as error:  # as above
             self._fault(hook, error)
 
     def _guard(self, hook: str, rules: _Hook) -> Callable[..., Any]:
@@ -378,7 +378,7 @@ class Guarded(Plugin):
                 if not rules.valid(answer):
                     raise TypeError(f"it answered {answer!r:.80}, where {rules.wanted} is expected")
                 return answer
-            except Exception as error:
+            except Exception as error:  # as above
                 text = self._fault(hook, error)
                 return text if hook == "prefilter" else rules.harmless(*given)
 
@@ -400,7 +400,7 @@ class Guarded(Plugin):
                 made.extend(getattr(inner, hook)())
             if not all(isinstance(one, kind) for one in made):
                 raise TypeError(f"it answered {made!r:.80}, where {kind.__name__}s are expected")
-        except Exception as error:
+        except Exception as error:  # as above
             self._fault(hook, error)
             made = [] if hook == "scores" else list(_Unmade().filters())
         if hook == "filters" and callable(getattr(inner, "predicate", None)):
@@ -425,7 +425,7 @@ class Guarded(Plugin):
                     raise TypeError(f"it answered {passed.dtype} of shape {passed.shape}, where bool of ({len(nodes)},) is expected")
                 self.failed.pop(one.name, None)
                 return passed
-            except Exception as error:
+            except Exception as error:  # as above
                 self.failed[one.name] = self._fault("predicate", error)
                 return np.zeros(len(nodes), dtype=np.bool_)
 
@@ -435,7 +435,7 @@ class Guarded(Plugin):
                 return failed
             try:
                 return one.reason if one.detail is None else one.detail(pods, row)
-            except Exception as error:
+            except Exception as error:  # as above
                 return self._fault("detail", error)
 
         return dataclasses.replace(one, mask=mask, detail=detail, plugin=self.name)
@@ -452,7 +452,7 @@ class Guarded(Plugin):
                 if not np.isfinite(points).all():
                     raise ValueError("a score is not finite")
                 return points
-            except Exception as error:
+            except Exception as error:  # as above
                 self._fault("score", error)
                 return np.zeros(len(nodes))
 

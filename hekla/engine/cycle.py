@@ -110,7 +110,7 @@ def close_session(session: Session, stage: Stage = _unwatched) -> Decisions:
         stage("plugin close", plugin.name)
         try:
             plugin.close(session)
-        except Exception as error:
+        except Exception as error:  # a plugin's mistake: the others still close
             session.decisions.problems.append(f"close broke off: {fault(error, session.hooks.plugins)}")
     stage("close", "")
     report(session)

@@ -210,7 +210,7 @@ class PodClass:
         """What depends on the class and the node objects alone; computed again only when a node object changed."""
         found = self.cache.get(key)
         if found is not None and found[0] == nodes.static_version:
-            return found[1]  # type: ignore[no-any-return]
+            return found[1]  # type: ignore[no-any-return]  # what `compute` gave for this key before
         value = compute()
         self.cache[key] = (nodes.static_version, value)
         return value

@@ -468,11 +468,11 @@ class Job(Group):
         sub_job = task.subjob
         shared = sub_job is None or sub_job.counts is self.counts
         if not shared:
-            sub_job.counts.leave(task, old)  # type: ignore[union-attr]
+            sub_job.counts.leave(task, old)  # type: ignore[union-attr]  # not shared: there is one
         task.status = status
         self.counts.enter(task, status)
         if not shared:
-            sub_job.counts.enter(task, status)  # type: ignore[union-attr]
+            sub_job.counts.enter(task, status)  # type: ignore[union-attr]  # as above
         was, now = is_allocated(old), is_allocated(status)
         if now and not was:
             add(self.allocated, task.request.amounts)

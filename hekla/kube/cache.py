@@ -164,7 +164,7 @@ class Cache(Generic[T]):
                 self._in_doubt = True
                 self._complain(error)
                 await asyncio.sleep(self._absence() if isinstance(error, TransportError) else self._backoff())
-            except Exception:
+            except Exception:  # a mistake of ours: a cache that stops would be believed for ever
                 log.exception("%s: the cache failed; listing again", self.kind.plural)
                 version = ""
                 await asyncio.sleep(max(1.0, self._backoff()))
@@ -266,7 +266,7 @@ class Cache(Generic[T]):
     def _tell(self, callback: Change[T], old: T | None, new: T | None) -> None:
         try:
             callback(old, new)
-        except Exception:
+        except Exception:  # the other listeners hear of it all the same
             log.exception("%s: a listener failed on %s", self.kind.plural, key(new if new is not None else old))
 
     # trouble

@@ -69,7 +69,7 @@ class Controller(ABC):
             self.caches.append(cache)
         cache.on_change(changed)
 
-    async def start(self) -> None:  # noqa: B027
+    async def start(self) -> None:  # noqa: B027 (not every controller has something to do at its start)
         """A hook, called once, after the caches have synced and before the first reconcile."""
 
 
@@ -124,7 +124,7 @@ async def _work(controller: Controller) -> None:
             if task is None or task.cancelling():
                 raise
             _failed(controller, key, RuntimeError(f"something that it waited for was cancelled: {error}"))
-        except Exception as error:
+        except Exception as error:  # a mistake about one key must not keep the others waiting; it is tried again
             _failed(controller, key, error)
         else:
             queue.forget(key)

@@ -238,7 +238,7 @@ def main(
         if not options.logtostderr:
             print(f"hekla {program}: {error}", file=sys.stderr)
         return 1
-    except Exception:
+    except Exception:  # the last word of a daemon, in its own log
         log.critical("%s has failed", program, exc_info=True)
         return 1
 

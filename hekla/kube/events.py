@@ -196,7 +196,7 @@ class Recorder:
             except ApiError as error:  # a namespace that is going away, no permission: trying again would not help
                 self.dropped += 1
                 log.debug("the event %s was refused: %s", series.body["metadata"]["name"], error)
-            except Exception:
+            except Exception:  # a mistake of ours: the events of others still go out
                 self.dropped += 1
                 log.exception("the event %s could not be written", series.body["metadata"]["name"])
             finally:

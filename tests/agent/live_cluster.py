@@ -16,7 +16,8 @@ from typing import Any
 from hekla.api import core
 from hekla.kube.client import Client
 from hekla.kube.config import load
-from hekla.kube.errors import AlreadyExists, NotFound
+from hekla.kube.errors import AlreadyExists, ApiError, NotFound
+from hekla.kube.http.client import TransportError
 from hekla.local.agent.runtime import stop_all
 from tests.apiserver_process import ApiServerProcess
 
@@ -114,7 +115,7 @@ class Cluster:
         while True:
             try:
                 found = await self.log(name)
-            except Exception:
+            except (ApiError, TransportError):  # there is no log yet, or its server is away
                 found = ""
             if text in found:
                 return found

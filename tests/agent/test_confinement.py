@@ -16,6 +16,7 @@ import pytest
 import pytest_asyncio
 
 from hekla.api import core
+from hekla.kube.errors import AlreadyExists
 from hekla.local.agent.isolation import Isolation
 from tests.agent.live_cluster import NODE_NAME, POD, Cluster, cluster, condition, container
 
@@ -193,8 +194,8 @@ async def test_files_of_secrets_are_closed_to_other_users(live: Cluster) -> None
     secret = {"metadata": {"name": "hidden", "namespace": "default"}, "stringData": {"k": "s3cret"}}
     try:
         await live.client.create(core.SECRET.untyped, secret)
-    except Exception as error:
-        assert "already exists" in str(error)
+    except AlreadyExists:  # another form of this test has made it
+        pass
     env = {"env": [{"name": "S", "valueFrom": {"secretKeyRef": {"name": "hidden", "key": "k"}}}]}
     await live.create("keeping", "sleep", "1000", c=env)
     await live.phase("keeping", "Running")

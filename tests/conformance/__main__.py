@@ -53,7 +53,7 @@ def play(case: Case) -> tuple[str, list[Difference]]:
         differences = RUNNERS[case["kind"]](case)
     except LeftOut as missing:
         return f"left out: {missing}", []
-    except Exception:
+    except Exception:  # a case that breaks off is a finding, and the others are still played
         last = traceback.format_exc().strip().splitlines()
         return "failed", [Difference("run", "no error", " | ".join(line.strip() for line in last[-5:]))]
     return ("failed" if differences else "passed"), differences

@@ -298,7 +298,7 @@ def allocate_nominated(session: Session, queue: Queue, sub_job: SubJob, tasks: l
                 statement.allocate(task, row)
             else:
                 statement.pipeline(task, row)
-        except Exception as error:
+        except Exception as error:  # a plugin's mistake: the others are still served
             session.decisions.problems.append(f"the nomination of {sub_job.uid} is void: {fault(error, session.hooks.plugins)}")
             _void(statement, sub_job, tasks)
             return None

@@ -177,7 +177,7 @@ class DeviceShare(Plugin):
             result: Bools | None = None
             for device in self._asked(pods, task):
                 if device.kind.name == name or (name == "ascend" and isinstance(device, ascend.Ascend)):
-                    answers = self._ask(device, task, nodes)  # type: ignore[arg-type]
+                    answers = self._ask(device, task, nodes)  # type: ignore[arg-type]  # devices are asked for a task
                     fits = nodes.take(answers.refusals[: len(nodes.table)]) != number
                     result = fits if result is None else result & fits
             return result
@@ -196,7 +196,7 @@ class DeviceShare(Plugin):
         if device is None:
             return None
         table = nodes.table
-        smaller = self._ask(device, task, nodes).scores  # type: ignore[arg-type]
+        smaller = self._ask(device, task, nodes).scores  # type: ignore[arg-type]  # as above
         rows = np.arange(len(table)) if nodes.rows is None else nodes.rows
         column = table.space.column(mindcluster.RESOURCE)
         idle = table.allocatable[column][rows] - table.used[column][rows]

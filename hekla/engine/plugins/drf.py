@@ -33,8 +33,8 @@ class Drf(Plugin):
         """The cluster's total under which shares were last told."""
         if flags.get("enableHierarchy", False):
             # These two hooks exist only with the hierarchy: without it drf says nothing about queues.
-            self.queue_order = self._queue_order  # type: ignore[method-assign]
-            self.reclaimable = self._reclaimable  # type: ignore[method-assign]
+            self.queue_order = self._queue_order  # type: ignore[method-assign]  # see above
+            self.reclaimable = self._reclaimable  # type: ignore[method-assign]  # see above
 
     def open(self, session: Session) -> None:
         self.session = session

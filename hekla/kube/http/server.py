@@ -164,7 +164,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
-        self.transport = transport  # type: ignore[assignment]
+        self.transport = transport  # type: ignore[assignment]  # uvloop's is none by its type, only by what it does
         self.parser = httptools.HttpRequestParser(self)
         self.peer = peer_of(transport)
         self.server.connections.add(self)
@@ -307,7 +307,7 @@ class Connection(asyncio.Protocol):
         self._head_only = request.method == "HEAD"
         try:
             answer = self.handler(request)
-        except Exception as error:
+        except Exception as error:  # whatever went wrong, its client gets an answer
             self._finish(self.server.failure(request, error), keep_alive)
             return
         if isinstance(answer, Response):
@@ -340,7 +340,7 @@ class Connection(asyncio.Protocol):
     async def _await(self, waiting: Awaitable[Answer], request: Request, keep_alive: bool) -> None:
         try:
             answer = await waiting
-        except Exception as error:
+        except Exception as error:  # as above
             answer = self.server.failure(request, error)
         if isinstance(answer, Response):
             self._task = None

@@ -474,7 +474,7 @@ def become_container(number: str, slot: str) -> None:
 
     try:
         begin(slot, answer)
-    except BaseException as error:
+    except BaseException as error:  # in a fork: whatever it is, the agent must hear of it
         message = str(error.strerror or error) if isinstance(error, OSError) else repr(error)
         answer("! " + message.replace("\n", " "))
     finally:

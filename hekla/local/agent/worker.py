@@ -166,7 +166,7 @@ class Worker:
                 wait: float | None = await self.step()
             except asyncio.CancelledError:
                 raise
-            except Exception:
+            except Exception:  # a pod without a worker would never end
                 log.exception("pod %s: the worker failed; it goes on in %g s", self.key, RETRY)
                 wait = RETRY
             if wait is None:

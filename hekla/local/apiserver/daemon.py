@@ -151,7 +151,7 @@ async def open_doors(server: ApiServer, options: plumbing.Options, files: Files,
     async def opened(where: str, listen: Callable[[Door], object]) -> Door:
         door = Door(server.handle)
         try:
-            await listen(door)  # type: ignore[misc]
+            await listen(door)  # type: ignore[misc]  # each is a coroutine, of another type
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise plumbing.DaemonError(f"{where} is in use by another program; stop it or choose another") from None

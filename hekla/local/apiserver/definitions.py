@@ -86,7 +86,7 @@ class Definitions:
             return  # a change of its status or metadata only, or names that are taken
         try:
             kinds = custom.kinds_of(self.resource.typed(tree))
-        except Exception as error:
+        except Exception as error:  # kept by an older version perhaps: the server must start without it
             log.error("the definition %s cannot be served: %s", row.name, error)
             return
         if (tree["spec"].get("conversion") or {}).get("strategy") == "Webhook":

@@ -132,7 +132,7 @@ class ApiServer:
         """Answers a request; what needs no waiting is answered at once."""
         try:
             return eager(self._answer(request), self.store.loop)
-        except Exception as error:
+        except Exception as error:  # whatever went wrong, its client gets an answer
             return self._failure(request, error)
 
     async def _answer(self, request: Request) -> Answer:
@@ -147,7 +147,7 @@ class ApiServer:
                 answer = await self._resource(request, found, user, verb)
             else:
                 answer = await self._other(request, found, user)
-        except Exception as error:
+        except Exception as error:  # as above
             answer = self._failure(request, error)
         self._audits += 1
         number = f"{self._audit}{self._audits:012x}"

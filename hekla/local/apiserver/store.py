@@ -87,7 +87,7 @@ class Row:
 
     def tree(self) -> Json:
         """A fresh copy of the object without managedFields, to be changed at will."""
-        return decode(self.data)  # type: ignore[no-any-return]
+        return decode(self.data)  # type: ignore[no-any-return]  # what is kept is an object
 
     @property
     def held(self) -> Ownership:

@@ -115,7 +115,7 @@ class Policy:
         lazy = Variables()
         full = {**scope, "variables": lazy}
         for name, program in self.variables.items():
-            lazy[name] = Thunk(lambda program=program: program(full))  # type: ignore[misc]
+            lazy[name] = Thunk(lambda program=program: program(full))  # type: ignore[misc]  # mypy guesses no type of a lambda's default
         return full
 
 
