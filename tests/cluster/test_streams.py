@@ -203,6 +203,17 @@ def test_item_140_attach(room: Room, real_node: str) -> None:
     assert room.run("logs", "listener").stdout == b"heard one\nheard two\nbye\n"
 
 
+def test_attach_shows_streams_apart_where_a_pod_keeps_them_so(room: Room, real_node: str) -> None:
+    listener = shell("apart", real_node, "while read line; do echo heard $line; echo seen $line >&2; done; exit 0")
+    listener["metadata"]["annotations"] = {"hekla.io/split-log-streams": "true"}
+    listener["spec"]["containers"][0].update(stdin=True, stdinOnce=True)
+    room.api.create(room.ns.path("pods"), listener)
+    room.api.wait(room.ns.path("pods", "apart"), lambda tree: tree["status"]["phase"] == "Running", 15)
+    done = room.run("attach", "-i", "apart", stdin=b"one\ntwo\n")
+    assert done.stdout == b"heard one\nheard two\n", done.stderr
+    assert done.stderr.endswith(b"seen one\nseen two\n")
+
+
 def test_item_140_run_with_a_terminal(room: Room, real_node: str) -> None:
     where = f'--overrides={{"spec":{{"nodeName":"{real_node}"}}}}'
     with screen(room, "run", "session", "-it", "--rm", "--restart=Never", "--image=busybox", where, "--", "sh") as shown:
