@@ -519,8 +519,9 @@ def guarded(user: type, source: str) -> type[Plugin]:
     arguments = getattr(user, "Arguments", NoArguments)
     if not (inspect.isclass(arguments) and issubclass(arguments, Arguments)):
         raise CustomPluginError(f"{user.__name__}.Arguments: a frozen subclass of hekla.engine.plugin.Arguments")
+    name = user.name  # type: ignore[attr-defined]  # looked for above
     body = {
-        "name": user.name, "Arguments": arguments, "time_dependent": bool(getattr(user, "time_dependent", False)),  # type: ignore[attr-defined]
+        "name": name, "Arguments": arguments, "time_dependent": bool(getattr(user, "time_dependent", False)),
         "user": user, "source": source, "__doc__": user.__doc__,
     }  # fmt: skip
     return type(user.__name__, (Guarded,), body)

@@ -12,7 +12,7 @@ from typing import Any
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, disable_created_metrics, generate_latest
 from prometheus_client.samples import Sample
 
-disable_created_metrics()  # type: ignore[no-untyped-call]
+disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no type for it
 
 _PLAIN: set[str] = set()
 

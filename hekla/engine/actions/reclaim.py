@@ -86,7 +86,7 @@ def _reclaim_for_task(session: Session, statement: Statement, job: Job, task: Ta
             victims, enough = agreed(session, task, row, candidates, lambda some: session.reclaimable(task, some))
             if not enough:
                 asked = candidates
-                search.refused(session, "reclaimable", lambda plugin: plugin.reclaimable(task, asked), candidates, victims)  # noqa: B023
+                search.refused(session, "reclaimable", lambda plugin: plugin.reclaimable(task, asked), candidates, victims)  # noqa: B023 (called at once)
                 continue
             trial = session.statement()
             queue = in_order(session, victims, task)

@@ -210,7 +210,7 @@ class DeviceShare(Plugin):
             return None
         total = np.zeros(len(nodes))
         for device in asked:
-            total += nodes.take(self._ask(device, task, nodes).scores[: len(nodes.table)])  # type: ignore[arg-type]
+            total += nodes.take(self._ask(device, task, nodes).scores[: len(nodes.table)])  # type: ignore[arg-type]  # as above
         return np.floor(total + 0.5)
 
     def _asked(self, pods: PodClass, task: Task | None) -> list[Device]:

@@ -75,6 +75,11 @@ def free(index: int, taken: Iterable[tuple[int, int]]) -> bool:
     return not any((base & mask & own) == (network & mask & own) for network, mask in taken)
 
 
+def always(targets: list[Target]) -> Callable[[Target, socket.socket], list[Target]]:
+    """The choice of who has none."""
+    return lambda _, __: targets
+
+
 def label(root: Path) -> str:
     """What the interface of a directory's network is marked with; the kernel allows 255 bytes."""
     path = str(root)
@@ -275,8 +280,7 @@ class Keeper:
             except OSError as error:
                 log.warning("host port %s of pod %s: %s", host_port, uid, error.strerror)
                 continue
-            target = [(address, int(port))]
-            self.ports.setdefault(uid, []).append(Listener(self.namespaces, listening, lambda _, __, t=target: t, self.inside))  # type: ignore[misc]
+            self.ports.setdefault(uid, []).append(Listener(self.namespaces, listening, always([(address, int(port))]), self.inside))
 
     def _bound(self, kind: int, address: str, port: int, *, machine: bool) -> socket.socket:
         made = self.namespaces.socket(kind, machine=machine)

@@ -314,7 +314,7 @@ def _pruned(scope: Scope, merged: Json, shares: Shares, before: Share) -> Json:
         kept = fieldsets.union(left, fieldsets.with_named(managed, node))
         pruned = merging.remove(node, merged, fieldsets.difference(everything, kept))
     left = fieldsets.with_named(merging.field_set(node, pruned), node)
-    return merging.remove(node, merged, fieldsets.intersection(fieldsets.difference(everything, left), last))  # type: ignore[no-any-return]
+    return merging.remove(node, merged, fieldsets.intersection(fieldsets.difference(everything, left), last))  # type: ignore[no-any-return]  # JSON
 
 
 def _kept_in(scope: Scope, version: str, merged: Json, pruned: Json, managed: Tree) -> Json:
