@@ -65,6 +65,22 @@ TIDY = 10.0
 SLOW = 5.0
 """Seconds after which a cycle is worth a warning."""
 
+OF_BOTH = (
+    Flag("stuck-after", SECONDS, 30.0, "the time after which a cycle is named as stuck, with its stack; 0 is never"),
+    Flag("node-selector", TEXTS, [], "key:value, may be repeated: only nodes with one of these labels are used"),
+    Flag("disable-default-scheduler-config", YES_NO, False, "do not fall back to the built-in policy when the file cannot be used"),
+    Flag("resync-period", SECONDS, 0.0, "accepted for compatibility; the caches need no resync"),
+    Flag("minimum-feasible-nodes", WHOLE, 100, "accepted for compatibility; every node is looked at"),
+    Flag("minimum-percentage-nodes-to-find", WHOLE, 5, "accepted for compatibility; every node is looked at"),
+    Flag("percentage-nodes-to-find", WHOLE, 0, "accepted for compatibility; every node is looked at"),
+    Flag("csi-storage", YES_NO, True, "accepted for compatibility"),
+    Flag("node-worker-threads", WHOLE, 20, "accepted for compatibility; nodes need no workers"),
+    Flag("cache-dumper", YES_NO, True, "accepted for compatibility; --record writes down what there is to know"),
+    Flag("cache-dump-dir", TEXT, "/tmp", "accepted for compatibility"),
+    Flag("resource-sync-timeout", SECONDS, 60.0, "accepted for compatibility; the first cycle waits for what it needs"),
+)
+"""Flags of both schedulers: this one, and the one for pods by themselves."""
+
 FLAGS = (
     *connection_flags(0, 0),
     *health_flags(),
@@ -76,27 +92,16 @@ FLAGS = (
     Flag("scheduler-conf", TEXT, "", "the policy file"),
     Flag("plugins-dir", TEXT, "", "a directory whose *.py files are plugins"),
     Flag("record", TEXT, "", "a directory into which everything that goes into a cycle is written, for `hekla replay`"),
-    Flag("stuck-after", SECONDS, 30.0, "the time after which a cycle is named as stuck, with its stack; 0 is never"),
-    Flag("node-selector", TEXTS, [], "key:value, may be repeated: only nodes with one of these labels are used"),
     Flag("time-zone", TEXT, "", "the zone of times of day in the policy (tdm), such as Europe/Vienna; empty is this machine's"),
     Flag("scheduler-sharding-mode", TEXT, NONE, "what NodeShards mean: none (nothing), hard (only the nodes of this scheduler's) "
          "or soft (these first)", check=one_of(*MODES)),
     Flag("scheduler-sharding-name", TEXT, "volcano", "the NodeShard of this scheduler"),
     Flag("schedule-period", SECONDS, 1.0, "the longest time between two cycles"),
     Flag("default-queue", TEXT, "default", "queue of PodGroups that name none; created at the start"),
-    Flag("disable-default-scheduler-config", YES_NO, False, "do not fall back to the built-in policy when the file cannot be used"),
     Flag("priority-class", YES_NO, True, "accepted for compatibility; priority classes are always known"),
-    Flag("resync-period", SECONDS, 0.0, "accepted for compatibility; the caches need no resync"),
-    Flag("minimum-feasible-nodes", WHOLE, 100, "accepted for compatibility; every node is looked at"),
-    Flag("minimum-percentage-nodes-to-find", WHOLE, 5, "accepted for compatibility; every node is looked at"),
-    Flag("percentage-nodes-to-find", WHOLE, 0, "accepted for compatibility; every node is looked at"),
-    Flag("csi-storage", YES_NO, True, "accepted for compatibility"),
-    Flag("node-worker-threads", WHOLE, 20, "accepted for compatibility; nodes need no workers"),
-    Flag("cache-dumper", YES_NO, True, "accepted for compatibility; --record writes down what there is to know"),
-    Flag("cache-dump-dir", TEXT, "/tmp", "accepted for compatibility"),
     Flag("gate-removal-worker-num", WHOLE, 5, "accepted for compatibility; gates are lifted as fast as the server answers"),
     Flag("ignored-provisioners", TEXTS, [], "accepted for compatibility; volumes count where a CSINode says how many there may be"),
-    Flag("resource-sync-timeout", SECONDS, 60.0, "accepted for compatibility; the first cycle waits for what it needs"),
+    *OF_BOTH,
 )
 
 

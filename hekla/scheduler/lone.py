@@ -25,8 +25,8 @@ from hekla.kube.daemon import (
 )
 from hekla.kube.daemon import main as run_daemon
 from hekla.kube.events import Recorder
-from hekla.kube.flags import SECONDS, TEXT, TEXTS, WHOLE, YES_NO, Flag, one_of
-from hekla.scheduler.daemon import POOL, Scheduler
+from hekla.kube.flags import TEXT, WHOLE, Flag, one_of
+from hekla.scheduler.daemon import OF_BOTH, POOL, Scheduler
 from hekla.scheduler.feed import NodeSelector
 from hekla.scheduler.metrics import PREFIX
 from hekla.scheduler.policy_file import PolicyFile, PolicyFileError
@@ -51,18 +51,7 @@ FLAGS = (
     Flag("scheduler-worker-count", WHOLE, 1, "accepted for compatibility; one loop places all pods", check=workers),
     Flag("scheduler-sharding-mode", TEXT, NONE, "what NodeShards mean: none, hard or soft", check=one_of(*MODES)),
     Flag("scheduler-sharding-name", TEXT, NAME, "the NodeShard of this scheduler"),
-    Flag("stuck-after", SECONDS, 30.0, "the time after which a cycle is named as stuck, with its stack; 0 is never"),
-    Flag("node-selector", TEXTS, [], "key:value, may be repeated: only nodes with one of these labels are used"),
-    Flag("disable-default-scheduler-config", YES_NO, False, "do not fall back to the built-in policy when the file cannot be used"),
-    Flag("resync-period", SECONDS, 0.0, "accepted for compatibility; the caches need no resync"),
-    Flag("minimum-feasible-nodes", WHOLE, 100, "accepted for compatibility; every node is looked at"),
-    Flag("minimum-percentage-nodes-to-find", WHOLE, 5, "accepted for compatibility; every node is looked at"),
-    Flag("percentage-nodes-to-find", WHOLE, 0, "accepted for compatibility; every node is looked at"),
-    Flag("csi-storage", YES_NO, True, "accepted for compatibility"),
-    Flag("node-worker-threads", WHOLE, 20, "accepted for compatibility; nodes need no workers"),
-    Flag("cache-dumper", YES_NO, True, "accepted for compatibility"),
-    Flag("cache-dump-dir", TEXT, "/tmp", "accepted for compatibility"),
-    Flag("resource-sync-timeout", SECONDS, 60.0, "accepted for compatibility; the first cycle waits for what it needs"),
+    *OF_BOTH,
 )
 
 PERIOD = 1.0
