@@ -45,7 +45,31 @@ def _uncollected() -> Iterator[None]:
     try:
         yield
     finally:
+        _age()
         gc.enable()
+
+
+MANY_YOUNG = 20_000
+MOST_AGED = 8
+_aged = [0, 0]
+"""How often the young were made old since Python last searched everything, and how often it had done that."""
+
+
+def _age() -> None:
+    """Let what a large cycle made count as old at once.
+
+    It is decisions, and what the state keeps of them: the search would begin with all of it as soon as it is allowed again, and find
+    nothing.  Done a few times only between two searches of everything, because it puts them off.
+    """
+    if gc.get_count()[0] < MANY_YOUNG or gc.get_freeze_count():  # Whoever froze something meant it to stay so.
+        return
+    searched = gc.get_stats()[2]["collections"]
+    if searched != _aged[1]:
+        _aged[:] = 0, searched
+    if _aged[0] < MOST_AGED:
+        _aged[0] += 1
+        gc.freeze()
+        gc.unfreeze()
 
 
 def _run(state: State, policy: Policy, hooks: Hooks, now: float, uid: str, stage: Stage) -> Decisions:
@@ -122,10 +146,11 @@ def close_session(session: Session, stage: Stage = _unwatched) -> Decisions:
         if state.tasks.get(task.key) is task:
             state.nodes.appear(task, task.row)
     for job in session.touched.values():
-        job.plugin_state.pop("allocated_now", None)
+        if job.plugin_state:
+            job.plugin_state.pop("allocated_now", None)
         for sub_job in job.sub_jobs.values():
             sub_job.nominated_domain = ""
-        state.dirty[job.key] = job
+    state.dirty.update(session.touched)
     state.refresh()
     report_queues(session)
     decided = session.decisions

@@ -1,4 +1,4 @@
-"""A heap by key: keys are taken when an item is pushed, the smallest goes first, equal keys in the order pushed."""
+"""Who comes next by key: keys are taken when an item is put in, the smallest goes first, equal keys in the order put in."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ T = TypeVar("T")
 
 
 class Heap(Generic[T]):
+    """For few items that come and go."""
+
     __slots__ = ("_entries", "_key", "_pushed")
 
     def __init__(self, key: Callable[[T], Any], items: Iterable[T] = ()) -> None:
@@ -31,3 +33,36 @@ class Heap(Generic[T]):
 
     def pop(self) -> T:
         return heapq.heappop(self._entries)[2]
+
+
+class Line(Generic[T]):
+    """For many items of which few come again: sorted once, so the next stands at the end; who comes again waits in a heap beside.
+
+    The order of two keys must not change while they are here.
+    """
+
+    __slots__ = ("_again", "_key", "_pushed", "_sorted")
+
+    def __init__(self, key: Callable[[T], Any], items: Iterable[T]) -> None:
+        self._key = key
+        self._sorted: list[tuple[Any, int, T]] = [(key(item), number, item) for number, item in enumerate(items)]
+        self._pushed = len(self._sorted)
+        self._sorted.sort()
+        self._sorted.reverse()
+        self._again: list[tuple[Any, int, T]] = []
+
+    def __len__(self) -> int:
+        return len(self._sorted) + len(self._again)
+
+    def __iter__(self) -> Iterator[T]:
+        """In the order in which they were put in."""
+        return (item for _, _, item in sorted([*self._sorted, *self._again], key=lambda entry: entry[1]))
+
+    def push(self, item: T) -> None:
+        heapq.heappush(self._again, (self._key(item), self._pushed, item))
+        self._pushed += 1
+
+    def pop(self) -> T:
+        if self._again and (not self._sorted or self._again[0] < self._sorted[-1]):
+            return heapq.heappop(self._again)[2]
+        return self._sorted.pop()[2]

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 MAX_SCORE = 100.0
 PERMIT, ABSTAIN, REJECT = 1, 0, -1
+BETWEEN_PLACEMENTS = ("queue_order", "overused", "allocatable", "prefilter", "job_ready", "allocated", "deallocated")
+"""Hooks that are asked, or told, from one placement to the next."""
 
 
 class Depends(enum.Enum):
@@ -128,6 +130,10 @@ class Plugin:
     """Whether its `victim_tasks` names those that it lets go, out of the victims of others, and asks for nobody itself."""
     time_dependent: ClassVar[bool] = False
     """Whether its answers change while nothing but the clock moves."""
+    minds_no_nodes: ClassVar[bool] = False
+    """Whether what it answers between two placements (`BETWEEN_PLACEMENTS`), and what it does when told of one, comes from jobs and
+    queues alone, for pods without claims and volumes.  Then the node table may hear of several placements together, and of a pod
+    that is placed and bound at once only that it is bound.  Not inherited: a class that fills a hook says it for itself."""
 
     def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
         self.arguments = arguments

@@ -45,13 +45,15 @@ def report(session: Session) -> None:
 def phase_of(job: Job, session_uid: str) -> str:
     """The phase that a PodGroup has after a cycle.  Reference: scheduler-core 2.18."""
     counts = job.counts
-    unschedulable = any(
+    if counts.statuses[Status.RUNNING] and any(
         one.get("type") == UNSCHEDULABLE and one.get("status") == "True" and one.get("transitionID") == session_uid
         for one in job.conditions
-    )
-    if counts.statuses[Status.RUNNING] and unschedulable:
+    ):
         return "Unknown"
-    scheduled = counts.of(*SCHEDULED) + sum(1 for task in counts.statuses[Status.RELEASING].values() if task.row >= 0)
+    scheduled = counts.of(*SCHEDULED)
+    leaving = counts.statuses[Status.RELEASING]
+    if leaving:
+        scheduled += sum(1 for task in leaving.values() if task.row >= 0)
     if scheduled >= job.min_available:
         return "Completed" if scheduled == counts.of(Status.FAILED, Status.SUCCEEDED) else "Running"
     return "Inqueue" if job.phase == "Inqueue" else "Pending"
@@ -68,19 +70,16 @@ def set_condition(job: Job, session_uid: str, kind: str, reason: str, message: s
 
 
 def _report_job(session: Session, job: Job) -> None:
-    counts = job.counts
-    if job.is_pending and not job.tasks:  # no pods yet, so gang has said nothing; the group must still say why it waits
+    statuses = job.counts.statuses
+    if not job.tasks and job.is_pending:  # no pods yet, so gang has said nothing; the group must still say why it waits
         set_condition(job, session.uid, UNSCHEDULABLE, "NotEnoughResources", explain(session, job).text)
     before, job.phase = job.phase, phase_of(job, session.uid)
     if job.phase != before:
         session.state.dirty[job.key] = job  # What is promised to a job depends on its phase.
     text: str | None = None
     wrote = False
-    waiting = [
-        task
-        for status in (Status.ALLOCATED, Status.PENDING, Status.PIPELINED)
-        for task in counts.statuses[status].values()
-    ]
+    allocated, pending, promised = statuses[Status.ALLOCATED], statuses[Status.PENDING], statuses[Status.PIPELINED]
+    waiting = [*allocated.values(), *pending.values(), *promised.values()] if allocated or pending or promised else []
     explained = explain(session, job) if waiting or job.is_pending else None
     if explained is not None:
         session.decisions.explanations[job.key] = explained
@@ -89,12 +88,11 @@ def _report_job(session: Session, job: Job) -> None:
     if not job.shadow:
         sent = (
             job.phase,
-            len(counts.statuses[Status.RUNNING]),
-            len(counts.statuses[Status.SUCCEEDED]),
-            len(counts.statuses[Status.FAILED]),
+            len(statuses[Status.RUNNING]),
+            len(statuses[Status.SUCCEEDED]),
+            len(statuses[Status.FAILED]),
             tuple(
-                (one.get("type", ""), one.get("status", ""), one.get("reason", ""), one.get("message", ""))
-                for one in job.conditions
+                [(one.get("type", ""), one.get("status", ""), one.get("reason", ""), one.get("message", "")) for one in job.conditions]
             ),
         )
         if sent != job.status_sent:
@@ -109,14 +107,14 @@ def _report_job(session: Session, job: Job) -> None:
                 session.event(job, "Warning", WAITING, explained.text)
     if job.phase in _WAITING and (waiting or not job.tasks):
         text = job_text(job)
-        message = f"{len(counts.statuses[Status.PENDING])}/{len(job.tasks)} tasks in gang unschedulable: {text}"
+        message = f"{len(pending)}/{len(job.tasks)} tasks in gang unschedulable: {text}"
         if message != job.last_event and not job.shadow:
             job.last_event = message
             session.event(job, "Warning", UNSCHEDULABLE, message)
     elif wrote and job.phase not in _WAITING:
         job.last_event = ""
         session.event(job, "Normal", "Scheduled", "pod group is ready")
-    for task in counts.statuses[Status.PIPELINED].values():
+    for task in promised.values():
         node = session.state.nodes.names[task.row]
         session.decisions.pipelined.append(Pipelined(task.key, task.uid, node, job.key))
     if waiting:
@@ -127,8 +125,13 @@ def _set_waiting(job: Job, session_uid: str, explained: Explanation | None) -> N
     """The explanation as a condition, for as long as the job waits."""
     if explained is not None:
         set_condition(job, session_uid, WAITING, explained.constraint.capitalize(), explained.text)
-    elif any(one.get("type") == WAITING for one in job.conditions):
-        job.conditions = [one for one in job.conditions if one.get("type") != WAITING]
+        return
+    for condition in job.conditions:
+        if condition.get("type") == WAITING:
+            break
+    else:
+        return
+    job.conditions = [one for one in job.conditions if one.get("type") != WAITING]
 
 
 def _patience(now: tuple[Any, ...], before: Any) -> float:

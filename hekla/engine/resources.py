@@ -25,6 +25,7 @@ CPU, MEMORY, PODS = "cpu", "memory", "pods"
 UNLIMITED = 1.7976931348623157e308
 _HUGEPAGES = "hugepages-"
 _ATTACHABLE = "attachable-volumes-"
+_NONE: Amounts = {}
 
 
 def is_scalar(name: str) -> bool:
@@ -125,9 +126,26 @@ def exceeding(left: Mapping[str, float], right: Mapping[str, float], asked: Mapp
 
     Order: cpu, memory, then scalars by name, so that messages are the same on every run.
     """
-    return [
-        name for name in ordered(asked) if asked[name] > 0 and name != PODS and left.get(name, 0.0) > right.get(name, 0.0)
+    short = [
+        name for name, wanted in asked.items() if wanted > 0 and name != PODS and left.get(name, 0.0) > right.get(name, 0.0)
     ]
+    return ordered(short) if len(short) > 1 else short
+
+
+def exceeds(
+    most: Mapping[str, float],
+    asked: Mapping[str, float],
+    held: Mapping[str, float],
+    promised: Mapping[str, float] = _NONE,
+    spared: Mapping[str, float] = _NONE,
+) -> bool:
+    """Whether what is asked for goes past `most` beside what is held and promised and not spared, as `exceeding` counts it."""
+    for name, wanted in asked.items():
+        if wanted > 0 and name != PODS:
+            taken = held.get(name, 0.0) + promised.get(name, 0.0) - spared.get(name, 0.0)
+            if wanted + taken > most.get(name, 0.0):
+                return True
+    return False
 
 
 def less_equal_partly(left: Mapping[str, float], right: Mapping[str, float], asked: Mapping[str, float]) -> bool:
@@ -194,10 +212,12 @@ def quantities(of: Mapping[str, float]) -> dict[str, str]:
 class Request:
     """What one pod asks for: the amounts, and the same as columns and values for the node table.  Immutable."""
 
-    __slots__ = ("amounts", "best_effort", "columns", "nonzero", "values")
+    __slots__ = ("amounts", "best_effort", "columns", "nonzero", "significant", "values")
 
     def __init__(self, space: ResourceSpace, of: Amounts, nonzero: tuple[float, float]) -> None:
         self.amounts = of
+        self.significant: Amounts = {name: value for name, value in of.items() if value}
+        """The amounts without what is zero; shared, so nobody may change it."""
         self.best_effort = is_empty(of)
         ordered_names = ordered(of)
         self.columns: tuple[int, ...] = tuple(space.column(name) for name in ordered_names)

@@ -19,7 +19,7 @@ from hekla.engine.hypernodes import tree_of
 from hekla.engine.joborder import OwnOrders
 from hekla.engine.nodes import Bools, Rows
 from hekla.engine.pipeline import Ahead, Pipeline
-from hekla.engine.plugin import ABSTAIN, PERMIT, REJECT, Answer, Plugin, Victims, defines
+from hekla.engine.plugin import ABSTAIN, BETWEEN_PLACEMENTS, PERMIT, REJECT, Answer, Plugin, Victims, defines
 from hekla.engine.policy import Policy
 from hekla.engine.queues import OPEN, Queue
 from hekla.engine.resources import EPSILON, Amounts, Floats, add, empty
@@ -64,6 +64,9 @@ class Hooks:
             self.tiers[hook] = [tier for tier in filled if tier]
             self.flat[hook] = [plugin for tier in filled for plugin in tier]
         self.time_dependent = any(plugin.time_dependent for plugin in self.plugins)
+        self.minds_no_nodes = all(
+            vars(type(plugin)).get("minds_no_nodes", False) for hook in BETWEEN_PLACEMENTS for plugin in self.flat[hook]
+        )
         self.told: dict[str, str] = {}
         """Queue -> what was said last about its annotations."""
         self.pipeline = Pipeline(self)
@@ -114,6 +117,8 @@ class Session:
         self._sub_keys = hooks("sub_job_order")
         self._allocated = hooks("allocated")
         self._deallocated = hooks("deallocated")
+        self._quotas = [(plugin, defines(plugin, "allocatable_count")) for plugin in hooks("allocatable")]
+        self._overused = hooks("overused")
         self._ranks: Rows | None = None
         self.orders = OwnOrders(self)
         self.no_victim: dict[str, str] = {}
@@ -181,6 +186,8 @@ class Session:
         result = list(tasks)
         if all(task.index is not None for task in result):
             result.sort(key=_index_and_age)
+        if len(result) < 2:
+            return result
         elif any(task.index is not None for task in result):
             result.sort(key=_TaskAge)
         else:
@@ -230,14 +237,17 @@ class Session:
 
     def job_enqueueable(self, job: Job) -> bool:
         job.enqueue_block, job.shortages = "", ()
-
-        def ask(plugin: Plugin) -> int:
-            vote = plugin.job_enqueueable(job)
-            if vote == REJECT and not job.enqueue_block:
-                job.enqueue_block = f"plugin {plugin.name} does not let it in"
-            return vote
-
-        return self._vote("job_enqueueable", ask)
+        for tier in self.hooks.tiers["job_enqueueable"]:
+            permitted = False
+            for plugin in tier:
+                vote = plugin.job_enqueueable(job)
+                if vote == REJECT:
+                    job.enqueue_block = job.enqueue_block or f"plugin {plugin.name} does not let it in"
+                    return False
+                permitted = permitted or vote == PERMIT
+            if permitted:
+                return True
+        return True
 
     def job_enqueued(self, job: Job) -> None:
         for plugin in self.hooks("job_enqueued"):
@@ -358,15 +368,18 @@ class Session:
     # ------------------------------------------------------------------------------------------------- verdicts on queues
 
     def overused(self, queue: Queue) -> bool:
-        return any(plugin.overused(queue) for plugin in self.hooks("overused"))
+        for plugin in self._overused:  # noqa: SIM110 (asked at every turn)
+            if plugin.overused(queue):
+                return True
+        return False
 
     def allocatable(self, queue: Queue, task: Task) -> bool:
         return all(plugin.allocatable(queue, task) for plugin in self.hooks("allocatable"))
 
     def allocatable_count(self, queue: Queue, task: Task, limit: int) -> int:
         """How many tasks like this one the queue may take in a row, at most `limit`."""
-        for plugin in self.hooks("allocatable"):
-            if defines(plugin, "allocatable_count"):
+        for plugin, counts in self._quotas:
+            if counts:
                 limit = min(limit, plugin.allocatable_count(queue, task, limit))
             elif not plugin.allocatable(queue, task):
                 return 0
@@ -534,8 +547,10 @@ class Session:
             )
             return
         self.decisions.binds.extend(
-            Bind(task.key, task.uid, names[row], key, task.annotations, volumes.promised_to(task),
-                 claims.given_to(task), claims.implied_by(task))  # fmt: skip
+            Bind(
+                task.key, task.uid, names[row], key, task.annotations, volumes.promised_to(task), claims.given_to(task),
+                claims.implied_by(task),
+            )
             for task, row in zip(tasks, rows.tolist())
         )
 

@@ -40,14 +40,15 @@ from hekla.engine.reading import (
     scheduled_at,
     sent_status,
     status_of,
+    texts,
     topology_of,
     tree_of_object,
     waiting_time,
 )
-from hekla.engine.resources import Amounts, ResourceSpace, add
+from hekla.engine.resources import Amounts, ResourceSpace, add, subtract
 from hekla.engine.shapes import check
 from hekla.engine.shards import Shard
-from hekla.engine.tasks import FINISHED, NOWHERE, Job, Status, Task, is_allocated
+from hekla.engine.tasks import FINISHED, NOT_LET_IN, NOWHERE, Job, Status, Task, is_allocated
 from hekla.engine.volumes import KINDS as VOLUME_KINDS
 from hekla.engine.volumes import VolumeBook
 
@@ -177,7 +178,7 @@ class State:
         """What the engine keeps of a pod.  Raises ValueError and the like for a pod that cannot be understood."""
         meta, spec, status = tree.get("metadata") or {}, tree.get("spec") or {}, tree.get("status") or {}
         namespace, name = meta.get("namespace", ""), meta.get("name", "")
-        labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
+        labels, annotations = texts(meta, "labels"), texts(meta, "annotations")
         pods = self.classes.intern(namespace, labels, annotations, resized(spec, status))
         if self.terms.new:
             self._count_new_terms()
@@ -268,7 +269,7 @@ class State:
 
     def _upsert_node(self, tree: Tree) -> None:
         meta, spec, status = tree.get("metadata") or {}, tree.get("spec") or {}, tree.get("status") or {}
-        annotations = dict(meta.get("annotations") or {})
+        annotations = dict(texts(meta, "annotations"))
         allocatable = resources.amounts(status.get("allocatable"))
         for name, annotation in (
             (resources.CPU, "volcano.sh/oversubscription-cpu"),
@@ -284,7 +285,7 @@ class State:
         self.nodes.upsert(
             NodeFacts(
                 name=key_of(tree),
-                labels=dict(meta.get("labels") or {}),
+                labels=dict(texts(meta, "labels")),
                 taints=tuple(
                     Taint(one.get("key", ""), one.get("value", ""), one.get("effect", "")) for one in spec.get("taints") or ()
                 ),
@@ -324,8 +325,10 @@ class State:
         meta, spec, status = tree.get("metadata") or {}, tree.get("spec") or {}, tree.get("status") or {}
         minimum = spec.get("minResources")
         min_resources = None if minimum is None else resources.amounts(minimum)
+        check("PodGroup", tree)
         policies = tuple(policy_of(one) for one in spec.get("subGroupPolicy") or ())
         topology = topology_of(spec.get("networkTopology"))
+        annotations, labels = dict(texts(meta, "annotations")), texts(meta, "labels")
         min_available = int(spec.get("minMember", 0) or 0)
         roles = {role: int(count) for role, count in (spec.get("minTaskMember") or {}).items()}
         job = self._job(key_of(tree))
@@ -338,8 +341,7 @@ class State:
         job.min_resources, job.min_quantities = min_resources, dict(minimum or {})
         job.role_minimums, job.role_total = roles, sum(roles.values())
         job.priority_class = spec.get("priorityClassName", "")
-        job.annotations = dict(meta.get("annotations") or {})
-        labels = meta.get("labels") or {}
+        job.annotations = annotations
         stated = job.annotations.get(PREEMPTABLE, labels.get(PREEMPTABLE))
         job.preemptable = stated is not None and stated in TRUE
         job.stated_preemptable = stated is None or stated in TRUE
@@ -374,6 +376,7 @@ class State:
     def _upsert_queue(self, tree: Tree) -> None:
         meta, spec, status = tree.get("metadata") or {}, tree.get("spec") or {}, tree.get("status") or {}
         name = key_of(tree)
+        check("Queue", tree)
         guarantee = (spec.get("guarantee") or {}).get("resource")
         reclaimable = spec.get("reclaimable")
         fresh = Queue(
@@ -388,7 +391,7 @@ class State:
             capability=optional_amounts(spec.get("capability")),
             deserved=optional_amounts(spec.get("deserved")),
             guarantee=optional_amounts(guarantee),
-            annotations=dict(meta.get("annotations") or {}),
+            annotations=dict(texts(meta, "annotations")),
             affinity=spec.get("affinity"),
             quota={
                 "capability": spec.get("capability") or {},
@@ -417,6 +420,7 @@ class State:
 
     def _upsert_priority_class(self, tree: Tree) -> None:
         name = key_of(tree)
+        check("PriorityClass", tree)
         self.priority_classes[name] = int(tree.get("value", 0))
         if tree.get("globalDefault"):
             self._default_class, self.default_priority = name, int(tree.get("value", 0))
@@ -545,51 +549,67 @@ class State:
 
     def _recount(self, job: Job) -> None:
         old: Contribution | None = job.contribution
-        if old is not None:
-            self._count(old, -1.0)
-        job.contribution = None
         known = job.key in self.jobs and job.has_group and job.queue in self.queues
         if not known:
+            if old is not None:
+                self._count(old, None)
+            job.contribution = None
             self.active.pop(job.key, None)
             return
         job.priority = self.priority_classes.get(job.priority_class, self.default_priority)
         if job.shadow and job.priority_class == "" and job.tasks:
             job.priority = max(task.priority for task in job.tasks.values())
-        job.contribution = self._contribution(job)
-        self._count(job.contribution, 1.0)
-        if job.is_pending or job.counts.statuses[Status.PENDING]:
+        job.contribution = new = self._contribution(job)
+        self._count(old, new)
+        if job.phase in NOT_LET_IN or job.counts.statuses[Status.PENDING]:
             self.active[job.key] = job
         else:
             self.active.pop(job.key, None)
 
     def _contribution(self, job: Job) -> Contribution:
-        allocated = _significant(job.allocated)
-        request = dict(allocated)
-        for task in job.pending():
-            add(request, task.request.amounts)
-        inqueue: Amounts = {}
-        reserved: Amounts = {}
+        held, pending = job.allocated, job.counts.statuses[Status.PENDING]
+        allocated = _significant(held) if any(held.values()) else _NOTHING
+        if not pending:
+            request = allocated
+        elif not allocated and len(pending) == 1:
+            (only,) = pending.values()
+            request = only.request.significant
+        else:
+            sum_of_all = dict(allocated)
+            for task in pending.values():
+                add(sum_of_all, task.request.amounts)
+            request = _significant(sum_of_all)
+        inqueue = reserved = _NOTHING
         if job.min_resources is not None:
             if job.phase == "Inqueue":
-                inqueue = job.deduct_gated(job.remaining_minimum())
-                reserved = job.deduct_gated(job.min_resources)
+                inqueue = _significant(job.deduct_gated(job.remaining_minimum()))
+                reserved = _significant(job.deduct_gated(job.min_resources))
             elif job.phase == "Running" and job.allocated_count() >= job.min_available:
-                inqueue = reserved = job.deduct_gated(job.remaining_minimum())
-        elastic = _significant(job.elastic()) if allocated else {}
-        return Contribution(job.queue, allocated, _significant(request), _significant(inqueue), elastic, _significant(reserved))
+                inqueue = reserved = _significant(job.deduct_gated(job.remaining_minimum()))
+        elastic = _significant(job.elastic()) if allocated else _NOTHING
+        return Contribution(job.queue, allocated, request, inqueue, elastic, reserved)
 
-    def _count(self, contribution: Contribution, sign: float) -> None:
-        add(self.reserved, contribution.reserved, sign)
-        queue = self.queues.get(contribution.queue)
+    def _count(self, old: Contribution | None, new: Contribution | None) -> None:
+        """The sums from what a job added to them until now to what it adds from now on."""
+        _exchange(self.reserved, (old or _NO_PART).reserved, (new or _NO_PART).reserved)
+        if old is not None and new is not None and old.queue == new.queue:
+            self._count_in_queue(old.queue, old, new)
+            return
+        if old is not None:
+            self._count_in_queue(old.queue, old, None)
+        if new is not None:
+            self._count_in_queue(new.queue, None, new)
+
+    def _count_in_queue(self, name: str, old: Contribution | None, new: Contribution | None) -> None:
+        queue = self.queues.get(name)
         if queue is None:
             return
-        queue.jobs += int(sign)
-        add(queue.request, contribution.request, sign)
-        if contribution.allocated:
-            add(queue.allocated, contribution.allocated, sign)
-            add(queue.elastic, contribution.elastic, sign)
-        if contribution.inqueue:
-            add(queue.inqueue, contribution.inqueue, sign)
+        queue.jobs += (new is not None) - (old is not None)
+        old, new = old or _NO_PART, new or _NO_PART
+        _exchange(queue.request, old.request, new.request)
+        _exchange(queue.allocated, old.allocated, new.allocated)
+        _exchange(queue.elastic, old.elastic, new.elastic)
+        _exchange(queue.inqueue, old.inqueue, new.inqueue)
 
     # ------------------------------------------------------------------------------------------------- inside
 
@@ -625,6 +645,18 @@ class State:
             self.rejected[(kind, key)] = str(error)
             return
         self.rejected.pop((kind, key), None)
+
+
+_NOTHING: Amounts = {}
+"""What a contribution has none of; shared, so nobody may change it."""
+_NO_PART = Contribution("", _NOTHING, _NOTHING, _NOTHING, _NOTHING, _NOTHING)
+
+
+def _exchange(total: Amounts, old: Amounts, new: Amounts) -> None:
+    """Within a sum, one part for another."""
+    if old != new:
+        subtract(total, old)
+        add(total, new)
 
 
 def _significant(of: Amounts) -> Amounts:

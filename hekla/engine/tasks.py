@@ -39,6 +39,8 @@ READY = (*ALLOCATED, Status.SUCCEEDED)
 SCHEDULED = (Status.RUNNING, Status.BOUND, Status.FAILED, Status.SUCCEEDED)
 FINISHED = (Status.SUCCEEDED, Status.FAILED)
 PREEMPTABLE = (Status.BOUND, Status.RUNNING)
+NOT_LET_IN = ("", "Pending")
+"""Phases of a PodGroup that is yet to enter."""
 _ALLOCATED_SET = frozenset(ALLOCATED)
 _READY_SET = frozenset(READY)
 NOWHERE = -1
@@ -197,7 +199,10 @@ class Counts:
             self.ready_of[task.role] = self.ready_of.get(task.role, 0) + by
 
     def of(self, *statuses: Status) -> int:
-        return sum(len(self.statuses[status]) for status in statuses)
+        known, found = self.statuses, 0
+        for status in statuses:
+            found += len(known[status])
+        return found
 
     @property
     def waiting(self) -> int:
@@ -380,7 +385,7 @@ class Job(Group):
         self.fit_errors = {}
         self.fit_message = ""
         self.short_of_quota = None
-        for task in self.pending():
+        for task in self.counts.statuses[Status.PENDING].values():
             task.last = None
 
     # ------------------------------------------------------------------------------------------------- membership
@@ -547,17 +552,25 @@ class Job(Group):
     @property
     def is_pending(self) -> bool:
         """The PodGroup has not been let in yet."""
-        return self.phase in ("", "Pending")
+        return self.phase in NOT_LET_IN
 
     @property
     def has_topology(self) -> bool:
-        return self.topology is not None or any(sub.topology is not None for sub in self.sub_jobs.values())
+        if self.topology is not None:
+            return True
+        for sub in self.sub_jobs.values():  # noqa: SIM110 (as above: every job is asked in every cycle that it waits)
+            if sub.topology is not None:
+                return True
+        return False
 
     @property
     def has_hard_topology(self) -> bool:
         if self.effective is not None and self.effective.hard:
             return True
-        return any(sub.effective is not None and sub.effective.hard for sub in self.sub_jobs.values())
+        for sub in self.sub_jobs.values():  # noqa: SIM110 (asked at each turn: a generator would cost more than it asks)
+            if sub.effective is not None and sub.effective.hard:
+                return True
+        return False
 
     # ------------------------------------------------------------------------------------------------- sums for queues
 
@@ -584,7 +597,7 @@ class Job(Group):
     def deduct_gated(self, of: Amounts) -> Amounts:
         """Take away what tasks ask for that may not be scheduled yet."""
         gated: Amounts = {}
-        for task in self.pending():
-            if task.gated_by_others:
+        for task in self.counts.statuses[Status.PENDING].values():
+            if task.gated and task.gated_by_others:
                 add(gated, task.request.amounts)
         return floor_subtract(of, gated) if gated else of

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from hekla.engine.actions.singles import Singles, plain
 from hekla.engine.faults import fault
-from hekla.engine.heap import Heap
+from hekla.engine.heap import Heap, Line
 from hekla.engine.nodes import Bools
 from hekla.engine.queues import Queue
 from hekla.engine.reasons import FitErrors, Reason
@@ -29,11 +30,13 @@ MANY = 1 << 30
 class Worksheet:
     """What a job has to place: its sub-jobs in the order in which they are served, and the tasks of each."""
 
-    __slots__ = ("domain", "domains", "order", "tasks")
+    __slots__ = ("domain", "domains", "order", "single", "tasks")
 
-    def __init__(self, order: list[SubJob], tasks: dict[str, list[Task]]) -> None:
+    def __init__(self, order: list[SubJob], tasks: dict[str, list[Task]], single: Task | None = None) -> None:
         self.order = order
         self.tasks = tasks
+        self.single = single
+        """The only task, where it can be placed without more ado (`singles.plain`)."""
         self.domain = ""
         """Where the job was placed last, once that is decided; `domains` the same for its sub-jobs."""
         self.domains: dict[str, str] = {}
@@ -64,8 +67,9 @@ def worksheet(session: Session, job: Job) -> Worksheet:
     """Sub-jobs that the minimum needs come first, the rest in their order."""
     if not job.policies:
         sub_job = job.default_sub_job()
-        tasks = session.sorted_tasks(task for task in job.pending() if eligible(task))
-        return Worksheet([sub_job], {sub_job.uid: tasks})
+        tasks = session.sorted_tasks([task for task in job.pending() if eligible(task)])
+        single = tasks[0] if len(tasks) == 1 and plain(job, tasks[0]) else None
+        return Worksheet([sub_job], {sub_job.uid: tasks}, single)
     waiting = sorted((one for one in job.sub_jobs.values() if not session.sub_job_ready(one)), key=session.sub_job_key)
     have: dict[str, int] = {}
     for sub_job in job.sub_jobs.values():
@@ -84,13 +88,20 @@ def worksheet(session: Session, job: Job) -> Worksheet:
 class _Turns:
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.jobs: dict[str, Heap[Job]] = {}
+        self.jobs: dict[str, Line[Job]] = {}
         self.sheets: dict[str, Worksheet] = {}
+        self.singles = Singles(session)
 
     def run(self) -> None:
-        session = self.session
         self._collect()
         self._serve_claimants()
+        try:
+            self._take_turns()
+        finally:
+            self.singles.settle()
+
+    def _take_turns(self) -> None:
+        session, sheets, singles = self.session, self.sheets, self.singles
         queues = Heap(session.queue_key, (session.state.queues[name] for name in self.jobs))
         while queues:
             queue = queues.pop()
@@ -105,7 +116,7 @@ class _Turns:
                 queues.push(queue)
                 continue
             try:
-                again = self._serve(queue, job, alone)
+                again = not singles.take(queue, job, sheets[job.key].single) and self._serve(queue, job, alone)
             except Exception as error:
                 session.broke_off(f"the placement of {job.key}", error)  # The others are still served.
                 again = False
@@ -116,6 +127,7 @@ class _Turns:
     def _collect(self) -> None:
         session = self.session
         enqueues = session.has_action("enqueue")
+        waiting: dict[str, list[Job]] = {}
         for job in session.active_jobs():
             if job.is_pending:
                 if enqueues:
@@ -137,10 +149,8 @@ class _Turns:
             if not sheet:
                 continue
             self.sheets[job.key] = sheet
-            heap = self.jobs.get(job.queue)
-            if heap is None:
-                heap = self.jobs[job.queue] = Heap(session.job_key)
-            heap.push(job)
+            waiting.setdefault(job.queue, []).append(job)
+        self.jobs = {name: Line(session.job_key, jobs) for name, jobs in waiting.items()}
 
     def _serve_claimants(self) -> None:
         """Victims left for these jobs: the room is theirs before anybody's turn comes."""
@@ -152,7 +162,7 @@ class _Turns:
                 served[key] = self._serve(session.queue_of(job), job, False)
         for name in dict.fromkeys(session.state.jobs[key].queue for key in served):
             # Keys are taken when jobs are pushed, and these jobs now hold more.
-            self.jobs[name] = Heap(session.job_key, [job for job in self.jobs[name] if served.get(job.key, True)])
+            self.jobs[name] = Line(session.job_key, [job for job in self.jobs[name] if served.get(job.key, True)])
 
     def _serve(self, queue: Queue, job: Job, alone: bool) -> bool:
         """One turn of one job; True where it wants another."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hekla.engine.heap import Heap
+from hekla.engine.heap import Heap, Line
 from hekla.engine.tasks import Job
 
 if TYPE_CHECKING:
@@ -19,10 +19,11 @@ class Enqueue:
     arguments: Mapping[str, Any] = {}
 
     def run(self, session: Session) -> None:
-        waiting: dict[str, Heap[Job]] = {}
+        asking: dict[str, list[Job]] = {}
         for job in session.active_jobs():
             if job.is_pending:
-                waiting.setdefault(job.queue, Heap(session.job_key)).push(job)
+                asking.setdefault(job.queue, []).append(job)
+        waiting = {name: Line(session.job_key, jobs) for name, jobs in asking.items()}
         queues = Heap(session.queue_key, (session.state.queues[name] for name in waiting))
         while queues:
             queue = queues.pop()

@@ -50,6 +50,7 @@ class Capacity(Plugin):
 
     name = "capacity"
     Arguments = CapacityArguments
+    minds_no_nodes = True
 
     def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)

@@ -25,6 +25,7 @@ class Drf(Plugin):
     """
 
     name = "drf"
+    minds_no_nodes = True
 
     def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
@@ -45,7 +46,8 @@ class Drf(Plugin):
 
     def share(self, job: Job) -> float:
         """The largest fraction of the cluster that the job holds in any resource."""
-        return dominant_share(self._held(job), self.total)
+        held = self._held(job)
+        return dominant_share(held, self.total) if any(held.values()) else 0.0
 
     def _held(self, job: Job) -> Amounts:
         extra = self.extra.get(job.key)

@@ -20,6 +20,7 @@ class Gang(Plugin):
     """All or nothing."""
 
     name = "gang"
+    minds_no_nodes = True
 
     def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
@@ -47,7 +48,10 @@ class Gang(Plugin):
         return sub_job.is_ready()
 
     def job_ready(self, job: Job) -> bool:
-        return job.is_ready() and job.roles_ready() and job.sub_jobs_reach(pipelined=False)
+        if not job.is_ready():
+            return False
+        # Most jobs ask for neither; this is asked at every turn.
+        return (not job.role_minimums or job.roles_ready()) and (not job.min_sub_jobs or job.sub_jobs_reach(pipelined=False))
 
     def sub_job_ready(self, sub_job: SubJob) -> bool:
         return sub_job.is_ready()

@@ -8,7 +8,7 @@ import msgspec
 
 from hekla.engine.explanation import shortages
 from hekla.engine.plugin import PERMIT, REJECT, Arguments, Plugin
-from hekla.engine.resources import Amounts, add, exceeding
+from hekla.engine.resources import Amounts, add, exceeding, exceeds
 from hekla.engine.tasks import Job
 
 if TYPE_CHECKING:
@@ -45,11 +45,11 @@ class Overcommit(Plugin):
     def job_enqueueable(self, job: Job) -> int:
         if job.min_resources is None:
             return PERMIT
+        if not exceeds(self.room, job.min_resources, self.inqueue):
+            return PERMIT
         wanted = dict(self.inqueue)
         add(wanted, job.min_resources)
         short = exceeding(wanted, self.room, job.min_resources)
-        if not short:
-            return PERMIT
         self.session.refuse(
             job,
             "resource in cluster is overused: " + ", ".join(f"overused {name}" for name in short),

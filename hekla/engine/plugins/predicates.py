@@ -59,6 +59,7 @@ class Predicates(Plugin):
 
     name = "predicates"
     Arguments = PredicatesArguments
+    minds_no_nodes = True
 
     def __init__(self, arguments: PredicatesArguments, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)

@@ -24,6 +24,7 @@ from hekla.engine.resources import (
     dominant_share,
     empty,
     exceeding,
+    exceeds,
     excess,
     is_empty,
     less_equal,
@@ -136,6 +137,7 @@ class Proportion(Plugin):
     """Queues by weight."""
 
     name = "proportion"
+    minds_no_nodes = True
 
     def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
@@ -197,9 +199,7 @@ class Proportion(Plugin):
         account = self.accounts.get(queue.name)
         if account is None:
             return False
-        future = dict(account.allocated)
-        add(future, asked)
-        return not exceeding(future, account.deserved, asked)
+        return not exceeds(account.deserved, asked, account.allocated)
 
     def allocatable_count(self, queue: Queue, task: Task, limit: int) -> int:
         """How many of the same request fit in a row; each takes the same, so it is a division, corrected for rounding."""
@@ -258,6 +258,8 @@ class Proportion(Plugin):
 def admit(session: Session, job: Job, account: Account) -> int:
     """Whether the job's minimum fits the queue's ceiling beside all that is held and promised."""
     minimum = job.min_resources or {}
+    if not exceeds(account.real_capability, minimum, account.allocated, account.inqueue, account.elastic):
+        return PERMIT
     held = empty()
     add(held, account.allocated)
     add(held, account.inqueue)
@@ -265,8 +267,6 @@ def admit(session: Session, job: Job, account: Account) -> int:
     wanted = dict(minimum)
     add(wanted, held)
     short = exceeding(wanted, account.real_capability, minimum)
-    if not short:
-        return PERMIT
     message = "queue resource quota insufficient: " + ", ".join(f"insufficient {name}" for name in short)
     session.refuse(job, message, shortages(job.queue, "capability", minimum, held, account.real_capability))
     return REJECT

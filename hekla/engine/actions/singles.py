@@ -1,0 +1,117 @@
+"""Jobs of one pod that follow each other: each takes its turn, and the node table hears of them together.
+
+Which queue and which job comes next does not depend on the node that the last pod went to, as long as no plugin makes it so.
+While the nodes for a class of pods are known ahead (`Pipeline.choose_ahead`), a turn is then no more than this: may the queue take
+it, the next node, tell the plugins.  The statement that could undo it is left out, because nothing in such a turn can fail late;
+the table is written before anybody reads it.  What is decided is the same as by the long way, which tests hold it to.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hekla.engine.decisions import Bind
+from hekla.engine.tasks import NOWHERE, Job, Status, Task
+
+if TYPE_CHECKING:
+    from hekla.engine.pipeline import Ahead
+    from hekla.engine.podclass import PodClass
+    from hekla.engine.queues import Queue
+    from hekla.engine.session import Session
+
+
+def plain(job: Job, task: Task) -> bool:
+    """Whether the only task that a job has to place is one that nothing but room, filters and scores decides about."""
+    pods = task.pods
+    return not (
+        job.policies
+        or task.gated
+        or task.nominated
+        or task.claims
+        or task.unmade
+        or task.labels.terms
+        or pods.has_terms
+        or pods.volumes
+        or pods.claims
+        or pods.ports
+        or job.has_topology
+        or job.has_hard_topology
+    )
+
+
+class Singles:
+    """Turns of `plain` jobs, as long as their pods are of one class and its nodes are known ahead."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.possible = session.hooks.minds_no_nodes and session.shard_mode == "none"
+        self.pods: PodClass | None = None
+        self.known: Ahead | None = None
+        self.tasks: list[Task] = []
+        """Tasks whose places the node table has not been told of, and `rows`, the places."""
+        self.rows: list[int] = []
+
+    def take(self, queue: Queue, job: Job, task: Task | None) -> bool:
+        """Take the turn of a job with this one task to place; False, with the table told, where it needs the long way."""
+        if self.possible and task is not None and self._knows(task) and self._place(queue, job, task):
+            return True
+        self.settle()
+        return False
+
+    def settle(self) -> None:
+        """Tell the node table."""
+        known, tasks, rows = self.known, self.tasks, self.rows
+        if known is not None and tasks:
+            nodes = self.session.state.nodes
+            known.given, known.at = rows, len(nodes.log)
+            # As one vector operation over all nodes, or one by one where the pods are few among many nodes.
+            if len(tasks) > 3 + len(nodes) // 1000:
+                nodes.hold_many(tasks, np.array(rows), Status.BINDING)
+            else:
+                for task, row in zip(tasks, rows):
+                    nodes.hold(task, row, Status.BINDING)
+            self.tasks, self.rows = [], []
+        self.pods = self.known = None
+
+    def _knows(self, task: Task) -> bool:
+        """Whether the next node for the task is known."""
+        if task.pods is not self.pods:
+            self.settle()
+            known = self.session.ahead.get((task.pods, None))
+            if known is None or self.session.state.nodes.log[known.at :] != known.given:
+                return False
+            self.pods, self.known = task.pods, known
+        assert self.known is not None
+        return self.known.next < len(self.known.rows)
+
+    def _place(self, queue: Queue, job: Job, task: Task) -> bool:
+        session, known = self.session, self.known
+        assert known is not None
+        if job.default_sub_job().nominated_domain or session.prefilter(task):
+            return False
+        if not session.allocatable_count(queue, task, 1):
+            job.short_of_quota = task
+            return True
+        one = (task,)
+        job.set_status_many(one, Status.BINDING)
+        if not session.job_ready(job):
+            job.set_status_many(one, Status.PENDING)
+            return False
+        row = task.row = known.rows[known.next]
+        try:
+            session.tell_allocated(one)
+        except Exception:
+            job.set_status_many(one, Status.PENDING)
+            task.row = NOWHERE
+            raise
+        known.next += 1
+        task.last, task.evicted_for = None, False
+        self.tasks.append(task)
+        self.rows.append(row)
+        session.decisions.binds.append(Bind(task.key, task.uid, session.state.nodes.names[row], job.key, task.annotations))
+        return True
+
+
+__all__ = ["Singles", "plain"]
