@@ -75,7 +75,6 @@ OF_BOTH = (
     Flag("percentage-nodes-to-find", WHOLE, 0, "accepted for compatibility; every node is looked at"),
     Flag("csi-storage", YES_NO, True, "accepted for compatibility"),
     Flag("node-worker-threads", WHOLE, 20, "accepted for compatibility; nodes need no workers"),
-    Flag("cache-dumper", YES_NO, True, "accepted for compatibility; --record writes down what there is to know"),
     Flag("cache-dump-dir", TEXT, "/tmp", "accepted for compatibility"),
     Flag("resource-sync-timeout", SECONDS, 60.0, "accepted for compatibility; the first cycle waits for what it needs"),
 )
@@ -101,6 +100,7 @@ FLAGS = (
     Flag("priority-class", YES_NO, True, "accepted for compatibility; priority classes are always known"),
     Flag("gate-removal-worker-num", WHOLE, 5, "accepted for compatibility; gates are lifted as fast as the server answers"),
     Flag("ignored-provisioners", TEXTS, [], "accepted for compatibility; volumes count where a CSINode says how many there may be"),
+    Flag("cache-dumper", YES_NO, True, "accepted for compatibility; --record writes down what there is to know"),
     *OF_BOTH,
 )
 

@@ -25,7 +25,7 @@ from hekla.kube.daemon import (
 )
 from hekla.kube.daemon import main as run_daemon
 from hekla.kube.events import Recorder
-from hekla.kube.flags import TEXT, WHOLE, Flag, one_of
+from hekla.kube.flags import TEXT, WHOLE, YES_NO, Flag, one_of
 from hekla.scheduler.daemon import OF_BOTH, POOL, Scheduler
 from hekla.scheduler.feed import NodeSelector
 from hekla.scheduler.metrics import PREFIX
@@ -51,6 +51,7 @@ FLAGS = (
     Flag("scheduler-worker-count", WHOLE, 1, "accepted for compatibility; one loop places all pods", check=workers),
     Flag("scheduler-sharding-mode", TEXT, NONE, "what NodeShards mean: none, hard or soft", check=one_of(*MODES)),
     Flag("scheduler-sharding-name", TEXT, NAME, "the NodeShard of this scheduler"),
+    Flag("cache-dumper", YES_NO, True, "accepted for compatibility"),
     *OF_BOTH,
 )
 
