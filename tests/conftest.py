@@ -34,5 +34,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if lane.needs(item) > lane.left():
+    if item.get_closest_marker("slow") and lane.needs(item) > lane.left():
         pytest.skip(f"{lane.needs(item):.0f} s are too much for what is left of the slow lane ({lane.MINUTES})")
