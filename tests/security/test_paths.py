@@ -125,6 +125,7 @@ def escaping_tar() -> bytes:
     return made.getvalue()
 
 
+@pytest.mark.usefixtures("mounts")
 def test_copies_stay_where_they_are_copied_to(fort: Fort, ns: Namespace, kubectl: Kubectl, tmp_path: Path) -> None:
     """A pod whose `tar` lies: what it sends must not be written outside of the directory that the user named."""
     lying = "mkdir bin; printf '#!/bin/sh\\ncat %s/evil.tar\\n' \"$PWD\" > bin/tar; chmod 755 bin/tar; exec sleep 600"

@@ -33,14 +33,6 @@ def asked(fort: Fort, ns: Namespace, name: str, *requests: tuple[str, str], **sp
     return [int(line) for line in fort.said(ns, name, script, **spec).split()]
 
 
-@pytest.fixture(scope="module")
-def mounts(fort: Fort) -> None:
-    """Skips where pods have no view of the files of their own: there they are the user who started the cluster, no more and no less."""
-    without = fort.api.get(f"/api/v1/nodes/{fort.node}").tree["metadata"].get("annotations", {}).get("hekla.io/goes-without", "")
-    if "private view of the files" in without:
-        pytest.skip("this machine gives pods no view of the files of their own")
-
-
 def test_a_pod_reads_no_secrets_of_others(fort: Fort, ns: Namespace, other: Namespace) -> None:
     treasure = other.path("secrets", "treasure")
     wishes = [
@@ -126,6 +118,7 @@ def test_rights_are_those_that_a_container_asks_for(
     assert said[3] == ("0" if name == "privileged" else "1")
 
 
+@pytest.mark.usefixtures("mounts")
 def test_a_mounted_token_is_for_its_pod_alone(fort: Fort, ns: Namespace) -> None:
     fort.start(ns, "private", f"stat -c %a $(readlink -f {HERE}/token); sleep 600",
                containers=[{"name": "c", "image": "busybox", "securityContext": {"runAsUser": 1000},

@@ -37,7 +37,7 @@ JOB = {
 
 
 @pytest.fixture(scope="module")
-def secrets(fort: Fort, ns: Namespace, kubectl: Kubectl) -> Iterator[dict[str, bytes]]:
+def secrets(fort: Fort, ns: Namespace, kubectl: Kubectl, mounts: None) -> Iterator[dict[str, bytes]]:
     """What must not be found anywhere, by name, after a whole job has lived with it."""
     api = fort.api
     api.create(ns.path("serviceaccounts"), {"metadata": {"name": "worker"}})
