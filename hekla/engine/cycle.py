@@ -74,7 +74,7 @@ def _age() -> None:
 
 def _run(state: State, policy: Policy, hooks: Hooks, now: float, uid: str, stage: Stage) -> Decisions:
     session = open_session(state, hooks, now, uid, stage)
-    for name in policy.actions:
+    for name in policy.actions if not session.blind else ():
         stage("action", name)
         try:
             ACTIONS[name].run(session)
@@ -111,7 +111,11 @@ def open_session(state: State, hooks: Hooks, now: float, uid: str = "", stage: S
             settle_topology(session.tree, job)
     for plugin in hooks.plugins:
         stage("plugin open", plugin.name)
-        plugin.open(session)
+        try:
+            plugin.open(session)
+        except Exception as error:
+            session.broke_off(f"the opening of plugin {plugin.name}", error)
+            session.blind = True
     return session
 
 

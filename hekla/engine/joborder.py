@@ -58,7 +58,7 @@ def problem_of(queue: Queue) -> str:
     stated = queue.annotations.get(ANNOTATION)
     if stated is None or stated in ORDERS:
         return ""
-    near = difflib.get_close_matches(stated.lower(), ORDERS, n=1, cutoff=0.4)
+    near = difflib.get_close_matches(str(stated).lower(), ORDERS, n=1, cutoff=0.4)
     known = f'did you mean "{near[0]}"?' if near else "known are " + ", ".join(ORDERS)
     return f'{ANNOTATION}: "{stated}" is no order of jobs; {known} Until then the policy\'s plugins decide.'
 

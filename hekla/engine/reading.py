@@ -62,11 +62,24 @@ def tree_of_object(obj: Any) -> Tree:
     return tree
 
 
+def texts(meta: Tree, member: str) -> Mapping[str, str]:
+    """Labels or annotations.  Raises ValueError where a value is no text: it would break whoever reads it much later."""
+    found = meta.get(member)
+    if not found:
+        return {}
+    for name, value in found.items():
+        if type(value) is not str:
+            raise ValueError(f"metadata.{member}[{name!r}] is {value!r}, not a text")
+    return found  # type: ignore[no-any-return]
+
+
 def key_of(tree: Tree) -> str:
     meta = tree.get("metadata") or {}
-    name, namespace = meta.get("name", ""), meta.get("namespace", "")
+    name, namespace = meta.get("name", ""), meta.get("namespace") or ""
     if not name:
         raise ValueError("metadata.name is missing")
+    if type(name) is not str or type(namespace) is not str:
+        raise ValueError(f"metadata.name and metadata.namespace are texts, not {name!r} and {namespace!r}")
     return f"{namespace}/{name}" if namespace else str(name)
 
 

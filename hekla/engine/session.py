@@ -100,6 +100,8 @@ class Session:
         self.node_scope: Any = None
         """`[nodes]` mask of the nodes this scheduler may use, or None; `hard` is whether others are out of the question."""
         self.shard_mode = "none"
+        self.blind = False
+        """A plugin could not be opened, so nothing may be decided in this cycle."""
         self.total: Amounts = {}
         self.let_in_any = False
         self.tree = tree_of(state)

@@ -10,13 +10,17 @@ from typing import Any
 
 import msgspec
 
-from hekla.api import claims, core, nodeinfo, policy, resource, shard, storage, topology
+from hekla.api import claims, core, nodeinfo, policy, priority, resource, scheduling, shard, storage, topology
+from hekla.api.kinds import without_nulls
+from hekla.api.quantity import Quantity
 
 SHAPES: dict[str, Any] = {
     kind.kind: kind.type
     for kind in (
         claims.PERSISTENT_VOLUME, claims.PERSISTENT_VOLUME_CLAIM, core.NAMESPACE, core.RESOURCE_QUOTA, nodeinfo.NUMATOPOLOGY,
-        policy.POD_DISRUPTION_BUDGET, resource.DEVICE_CLASS, resource.DEVICE_TAINT_RULE, resource.RESOURCE_CLAIM, resource.RESOURCE_SLICE, shard.NODE_SHARD,
+        policy.POD_DISRUPTION_BUDGET, resource.DEVICE_CLASS, resource.DEVICE_TAINT_RULE, resource.RESOURCE_CLAIM,
+        resource.RESOURCE_SLICE, shard.NODE_SHARD,
+        core.CONFIG_MAP, scheduling.QUEUE, scheduling.POD_GROUP, priority.PRIORITY_CLASS,
         storage.CSI_DRIVER, storage.CSI_NODE, storage.CSI_STORAGE_CAPACITY, storage.STORAGE_CLASS, topology.HYPER_NODE,
     )
 }  # fmt: skip
@@ -30,5 +34,13 @@ def check(kind: str, tree: Mapping[str, Any]) -> None:
     rest = {name: value for name, value in tree.items() if name != "metadata" and value is not None}
     try:
         msgspec.convert({**rest, "metadata": {}}, shape)
-    except msgspec.ValidationError as error:
-        raise ValueError(str(error)) from error
+    except msgspec.ValidationError:
+        try:  # again, reading null as absent: programs in Go write it for an empty list or map
+            msgspec.convert({**without_nulls(rest), "metadata": {}}, shape)
+        except msgspec.ValidationError as error:
+            raise ValueError(str(error)) from error
+    if kind == "ResourceQuota":
+        status = tree.get("status") or {}
+        for amounts in (status.get("hard"), status.get("used")):
+            for value in (amounts or {}).values():
+                Quantity.parse(value)

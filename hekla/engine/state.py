@@ -326,8 +326,10 @@ class State:
         minimum = spec.get("minResources")
         min_resources = None if minimum is None else resources.amounts(minimum)
         check("PodGroup", tree)
+        check("PodGroup", tree)
         policies = tuple(policy_of(one) for one in spec.get("subGroupPolicy") or ())
         topology = topology_of(spec.get("networkTopology"))
+        annotations, labels = dict(texts(meta, "annotations")), texts(meta, "labels")
         annotations, labels = dict(texts(meta, "annotations")), texts(meta, "labels")
         min_available = int(spec.get("minMember", 0) or 0)
         roles = {role: int(count) for role, count in (spec.get("minTaskMember") or {}).items()}

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from prometheus_client import Histogram
 
-from hekla.api import core, nodeinfo, scheduling, shard, topology
+from hekla.api import claims, core, nodeinfo, policy, priority, resource, scheduling, shard, storage, topology
 from hekla.engine.decisions import Bind, Decisions, Event, Evict, PodCondition, PodGroupStatus, QueueStatus, ShardStatus
 from hekla.engine.state import State
 from hekla.engine.tasks import Status
@@ -430,9 +430,13 @@ class Carrier:
 
 
 API_VERSIONS = {
-    "Pod": "v1", "Node": "v1", "Namespace": "v1", "PersistentVolume": "v1", "PersistentVolumeClaim": "v1", "ResourceQuota": "v1",
-    "HyperNode": topology.HYPER_NODE.api_version, "NodeShard": shard.NODE_SHARD.api_version,
-    "Numatopology": nodeinfo.NUMATOPOLOGY.api_version,
+    kind.kind: kind.api_version
+    for kind in (
+        core.POD, core.NODE, core.NAMESPACE, core.CONFIG_MAP, core.RESOURCE_QUOTA, claims.PERSISTENT_VOLUME, claims.PERSISTENT_VOLUME_CLAIM,
+        topology.HYPER_NODE, shard.NODE_SHARD, nodeinfo.NUMATOPOLOGY, policy.POD_DISRUPTION_BUDGET, priority.PRIORITY_CLASS,
+        resource.RESOURCE_CLAIM, resource.RESOURCE_SLICE, resource.DEVICE_CLASS, resource.DEVICE_TAINT_RULE,
+        storage.STORAGE_CLASS, storage.CSI_NODE, storage.CSI_DRIVER, storage.CSI_STORAGE_CAPACITY,
+    )
 }  # fmt: skip
 """Of the kinds that are told something, where it is not that of PodGroups and Queues."""
 

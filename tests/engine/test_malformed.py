@@ -15,8 +15,8 @@ from tests.engine.trees import hyper
 
 KINDS = [
     "HyperNode", "NodeShard", "ResourceQuota", "PodDisruptionBudget", "PersistentVolume", "PersistentVolumeClaim", "StorageClass",
-    "CSINode", "CSIDriver", "CSIStorageCapacity", "Numatopology", "ResourceClaim", "ResourceSlice", "DeviceClass", "DeviceTaintRule", "Namespace",
-    "ConfigMap",
+    "CSINode", "CSIDriver", "CSIStorageCapacity", "Numatopology", "ResourceClaim", "ResourceSlice", "DeviceClass", "DeviceTaintRule",
+    "Namespace", "ConfigMap",
 ]  # fmt: skip
 WORDS = [
     "tier", "members", "selector", "exactMatch", "name", "regexMatch", "pattern", "labelMatch", "type", "nodesDesired", "nodesInUse",

@@ -126,16 +126,20 @@ class DeviceShare(Plugin):
         arguments: DeviceShareArguments = self.arguments
         if not (arguments.vgpu or arguments.ascend_hami):
             return
-        found = session.state.others.get("ConfigMap", {}).get(f"{arguments.map_namespace}/{arguments.map_name}") or {}
+        key = f"{arguments.map_namespace}/{arguments.map_name}"
+        found = session.state.others.get("ConfigMap", {}).get(key) or {}
         text = (found.get("data") or {}).get("device-config.yaml", "")
         if text == self._text:
             return
         self._text = text
         try:
             tree = yaml.safe_load(text) or {}
+            if not isinstance(tree, dict):
+                raise ValueError(f"device-config.yaml is {tree!r}, not a mapping")
             nvidia, ascends = vgpu.settings_of(tree), ascend.settings_of(tree)
         except (yaml.YAMLError, AttributeError, TypeError, ValueError) as error:
-            session.decisions.problems.append(f"{arguments.map_namespace}/{arguments.map_name}: {error}")
+            session.decisions.problems.append(f"{key}: {error}")
+            session.state.rejected["ConfigMap", key] = str(error)
             nvidia, ascends = vgpu.Settings(), []
         self.devices = [one for one in self.devices if one not in self._configured]
         self._configured = [vgpu.VirtualGpu(nvidia)] if arguments.vgpu else []

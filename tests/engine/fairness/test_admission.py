@@ -154,7 +154,9 @@ def test_a_quota_that_cannot_be_read_stops_nobody() -> None:
     group(world, "g", phase="Pending", min_resources={"cpu": 1})
     decisions = world.run()
     assert world.phase("g") == "Inqueue"
-    assert "a ResourceQuota of default is left out" in decisions.problems[0]
+    assert decisions.problems == []
+    ((kind, _), why), = world.state.rejected.items()
+    assert kind == "ResourceQuota" and "'much' is not a quantity" in why, "the object says it"
 
 
 SLA_FIRST = [["sla"], ["gang", "overcommit", "proportion", "predicates"]]
