@@ -17,7 +17,7 @@ import pytest_asyncio
 
 from hekla.api import core
 from hekla.kube.errors import AlreadyExists
-from hekla.local.agent.isolation import Isolation
+from hekla.local.agent.isolation import Isolation, change_of_user_refused
 from tests.agent.live_cluster import NODE_NAME, POD, Cluster, cluster, condition, container
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -85,8 +85,7 @@ async def test_pods_run_in_every_form(live: Cluster) -> None:
 
 
 async def test_the_node_says_what_its_pods_go_without(live: Cluster) -> None:
-    node = await live.client.get(core.NODE, NODE_NAME)
-    said = node.metadata.annotations.get("hekla.io/goes-without", "").split(", ")
+    said = await goes_without(live)
     assert ("network of its own" in said) == (form(live) != "auto")
     assert ("private view of the files" in said) == (form(live) == "none" or not live_namespaces(live, "hello"))
 
@@ -120,10 +119,14 @@ async def test_a_sub_path_does_not_lead_out_of_its_volume(live: Cluster) -> None
     await live.client.delete(POD, "escaping", "default", grace=0)
 
 
+async def goes_without(live: Cluster) -> list[str]:
+    node = await live.client.get(core.NODE, NODE_NAME)
+    return node.metadata.annotations.get("hekla.io/goes-without", "").split(", ")
+
+
 async def needs_its_own_view(live: Cluster, otherwise: str) -> None:
     """Skips in the form that has no namespaces, and where the machine allows none in any form."""
-    node = await live.client.get(core.NODE, NODE_NAME)
-    if form(live) == "none" or "private view of the files" in node.metadata.annotations.get("hekla.io/goes-without", ""):
+    if form(live) == "none" or "private view of the files" in await goes_without(live):
         pytest.skip(f"without a view of its own {otherwise}")
 
 
@@ -142,9 +145,26 @@ async def test_a_root_may_be_read_only(live: Cluster) -> None:
     assert container(pod)["state"]["terminated"]["message"] == "fine\n"
 
 
-async def test_users_and_groups(live: Cluster) -> None:
-    if form(live) == "user" or os.geteuid():
+@pytest.mark.parametrize(
+    ("users", "why"),
+    [
+        ("0 0 4294967295\n", ""), ("0 100000 1000\n1000 200000 64536\n", ""),
+        ("0 0 1\n", "this root is of a user namespace with 1 users"), (None, ""),
+    ],
+    ids=["machine", "rootless", "nobody else", "no user namespaces"],
+)
+async def test_a_root_may_be_alone(users: str | None, why: str, tmp_path: Path) -> None:
+    """As in `unshare --user --map-root-user`: it cannot become anybody else."""
+    if os.geteuid():
         pytest.skip("only root can change users")
+    for name in ("uid_map", "gid_map") if users is not None else ():
+        (tmp_path / name).write_text(users or "")
+    assert change_of_user_refused(tmp_path) == why
+
+
+async def test_users_and_groups(live: Cluster) -> None:
+    if form(live) == "user" or "user and groups of its choice" in await goes_without(live):
+        pytest.skip("only root can change users, and no root of a small user namespace")
     await needs_its_own_view(live, "another user does not get through the private directories above a volume")
     security = {"runAsUser": 1234, "runAsGroup": 2345, "fsGroup": 3456, "supplementalGroups": [4567]}
     mount = {"volumeMounts": [{"name": "d", "mountPath": "/hekla-fs"}]}

@@ -24,6 +24,8 @@ SPAWNER = Path(__file__).with_name("spawner.py")
 NAMES_FOR_PYTHON = Path(__file__).with_name("standins") / "names"
 PROBE_PATIENCE = 20.0
 KINDS = ("mount", "uts", "pid")
+USERS = 65536
+"""So many users and groups must be there for containers to choose among: images count on all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,20 @@ def private_address_refused() -> str:
     return ""
 
 
+def change_of_user_refused(maps: Path = Path("/proc/self")) -> str:
+    """Why containers cannot be other users, "" when they can.  `maps`: where uid_map and gid_map of this process are."""
+    if os.geteuid():
+        return "only root can change users"
+    for name in ("uid_map", "gid_map"):
+        try:
+            known = sum(int(line.split()[2]) for line in (maps / name).read_text().splitlines())
+        except (OSError, ValueError, IndexError):
+            continue  # no user namespaces, so everybody is known
+        if known < USERS:
+            return f"this root is of a user namespace with {known} users"
+    return ""
+
+
 def detect() -> Isolation:
     """Tries everything; takes some tens of milliseconds."""
     refused = try_namespaces()
@@ -122,6 +138,7 @@ def detect() -> Isolation:
     )
     address = private_address_refused()
     cgroup, cgroup_refused = cgroups.find()
+    users = change_of_user_refused()
     findings = (
         Finding("process group and session", True),
         Finding(
@@ -136,7 +153,7 @@ def detect() -> Isolation:
                 "a container sees this machine's processes, and one that leaves its session outlives the container"),
         Finding("address of its own", not address, address,
                 "all pods share 127.0.0.1: two of them cannot listen on one port"),
-        Finding("user and groups of its choice", root, "" if root else "only root can change users",
+        Finding("user and groups of its choice", not users, users,
                 "runAsUser, runAsGroup and fsGroup are ignored: everything runs as you"),
         Finding("cpu and memory limits", cgroup is not None, cgroup_refused,
                 "limits of cpu are not enforced; memory is looked at twice a second, and a container above its limit is killed"),
@@ -146,7 +163,7 @@ def detect() -> Isolation:
                 "a pod that listens on every address (0.0.0.0) takes the port from all others; listen on the pod's name instead, "
                 "or install a C compiler"),
     )  # fmt: skip
-    return Isolation(namespaces, not address, root, cgroup, not network, findings)
+    return Isolation(namespaces, not address, not users, cgroup, not network, findings)
 
 
 def survey() -> list[Finding]:
