@@ -211,7 +211,7 @@ class _Reader:
         self._take()
         if self._peek() == ")":
             self._take()
-            return []
+            return [""]
         values = []
         while True:
             values.append(self._take() if self._is_word() else "")
@@ -303,6 +303,8 @@ def parse_fields(text: str) -> FieldSelector:
         sign = _FIELD_SIGN.search(term)
         if sign is None:
             raise SelectorError(f"invalid selector: '{text}'; can't understand '{term}'")
+        if term in ("=", "==", "!="):
+            continue  # asks for nothing
         requirements.append(FieldRequirement(term[: sign.start()], sign[0] != "!=", _unescape(term[sign.end() :])))
     return FieldSelector(tuple(requirements))
 

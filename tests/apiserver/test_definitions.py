@@ -153,9 +153,10 @@ def test_a_deleted_definition_takes_its_objects_along(http: Http) -> None:
     for name in ("a", "b"):
         body = {"apiVersion": "ex.com/v1", "kind": "Doom", "metadata": {"name": name, "finalizers": ["ex.com/x"] if name == "b" else []}}
         assert http.post(path, body).status == 201
-    until(lambda: http.get(f"{CRDS}/doomed.ex.com").tree["metadata"].get("finalizers"))
+    assert "finalizers" not in http.get(f"{CRDS}/doomed.ex.com").tree["metadata"]
     with http.watch(f"{path}?watch=1&resourceVersion={http.get(path).version}") as watched:
-        http.delete(f"{CRDS}/doomed.ex.com")
+        going = http.delete(f"{CRDS}/doomed.ex.com").tree
+        assert going["metadata"]["finalizers"] == ["customresourcecleanup.apiextensions.k8s.io"]
         until(lambda: http.get(path).names == ["b"])
         conditions = http.get(f"{CRDS}/doomed.ex.com").tree["status"]["conditions"]
         assert [c["status"] for c in conditions if c["type"] == "Terminating"] == ["True"]

@@ -63,7 +63,7 @@ def test_binding_brings_a_pod_to_the_watcher_of_its_node(http: Http) -> None:
 
 @pytest.mark.scenario("local-cluster", 71)
 def test_a_watch_ends_at_its_time_with_a_bookmark(http: Http) -> None:
-    path = f"/api/v1/namespaces/kube-public/configmaps?watch=1&timeoutSeconds=1&allowWatchBookmarks=true&resourceVersion={version(http)}"
+    path = f"/api/v1/namespaces/kube-public/configmaps?watch=1&timeoutSeconds=3&allowWatchBookmarks=true&resourceVersion={version(http)}"
     with http.watch(path) as watched:
         events = watched.rest()
     assert [event["type"] for event in events] == ["BOOKMARK"]

@@ -114,7 +114,8 @@ def test_the_words_of_every_keyword(spec: Any, words: str) -> None:
 
 def test_kind_and_version_must_be_there() -> None:
     assert WIDGET.decode is not None
-    for wrong, words in ((b"{}", "Object 'Kind' is missing in '{}'"), (b'{"kind":"Widget"}', "Object 'apiVersion' is missing")):
+    unversioned = r"the API version in the data \(\) does not match the expected API version \(ex.com/v1\)"
+    for wrong, words in ((b"{}", "Object 'Kind' is missing in '{}'"), (b'{"kind":"Widget"}', unversioned)):
         with pytest.raises(BadBody, match=words):
             WIDGET.decode(wrong, JSON, "Warn")
     with pytest.raises(BadBody) as caught:

@@ -62,6 +62,15 @@ def test_an_operation_that_does_not_apply_is_a_422(operation: Any) -> None:
     assert (refusal.value.code, refusal.value.reason) == (422, "Invalid")
 
 
+def test_places_are_read_as_leniently_as_kubernetes_reads_them() -> None:
+    assert apply_json({"a": 1}, [{"op": "copy", "from": "/none", "path": "/b"}]) == {"a": 1, "b": None}
+    assert apply_json({"a": 1}, [{"op": "add", "path": "said/b", "value": 2}]) == {"a": 1, "b": 2}
+    assert apply_json({"a": 1}, [{"op": "test", "path": "/none", "value": None}]) == {"a": 1}
+    for operation in ({"op": "test", "path": "/none/none", "value": None}, {"op": "add", "path": "b", "value": 2}):
+        with pytest.raises(BadBody):
+            apply_json({"a": 1}, [operation])
+
+
 def test_a_patch_that_copies_without_end_is_refused() -> None:
     doubling = [{"op": "copy", "from": "/a", "path": f"/a/x{n}"} for n in range(40)]
     with pytest.raises(BadBody, match="accumulated size"):
@@ -87,9 +96,9 @@ def model(tree: Any, operation: dict[str, Any]) -> Any:
     value = copy.deepcopy(operation["value"])
     if operation["op"] in ("copy", "move"):
         source = operation["from"][1:]
-        if source not in tree or (operation["op"] == "move" and path[0] == source and len(path) > 1):
+        if operation["op"] == "move" and (source not in tree or (path[0] == source and len(path) > 1)):
             return None
-        value = copy.deepcopy(tree[source])
+        value = copy.deepcopy(tree.get(source))
         if operation["op"] == "move":
             del tree[source]
     parent = tree

@@ -14,7 +14,7 @@ from tests.cluster.conftest import Namespace
 SOURCE = Path(__file__).parent / "golang"
 BUILD_PATIENCE = 1500
 """Seconds: the first build compiles all of client-go; Go's own cache makes the next ones quick."""
-PARTS = ["typed", "informer", "leader", "exec spdy", "exec websocket", "forward spdy", "forward websocket"]
+PARTS = ["typed", "openapi", "informer", "leader", "exec spdy", "exec websocket", "forward spdy", "forward websocket"]
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,6 @@ import re
 import signal
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -64,7 +63,6 @@ def parser() -> argparse.ArgumentParser:
     differ_.add_argument("--seed", type=int, default=1, help="of what is made up (default: %(default)s)")
     differ_.add_argument("--shrink", type=int, default=0, help="show so many of the made-up differences with the least requests")
     differ_.add_argument("--examples", type=int, default=3, help="requests named with each difference (default: %(default)s)")
-    differ_.add_argument("--counts", action="store_true", help="print how many differences each script has, as open.py notes them")
     differ_.set_defaults(command=differing)
     return result
 
@@ -129,9 +127,6 @@ def differing(options: argparse.Namespace) -> int:
         rest, met = differences.sorted_out(found)
         for script in differ.shortened(rest, chosen, apis, options.shrink):
             print(shrinking.told(script))
-    if options.counts:
-        print("\n".join(f'    "{name}": {count},' for name, count in sorted(Counter(difference.script for difference in rest).items())))
-        return 0
     print(differences.report(rest, options.examples))
     print(f"\n{requests} requests, {len(rest)} differences, {sum(met.values())} more that are intended")
     return 1 if rest else 0

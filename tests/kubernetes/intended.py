@@ -83,9 +83,6 @@ INTENDED: tuple[Intention, ...] = (
         "", r".*\.?message", "What could have been asked for is said in a sentence of our own.", r"(406: Not Acceptable|415: Unsupported)",
     ),
     Intention(
-        r"GET .*accept application/\*$", "status", "Who takes anything that an application may say takes JSON.", "406 ", "200 ",
-    ),
-    Intention(
         r"GET /apis\b", r".*\[admissionregistration\.k8s\.io\]\.versions\[1\]|\.versions\[1\]",
         "Mutating policies are served in v1beta1 too, for the clients that know them from there.", "<absent>",
     ),
@@ -93,17 +90,40 @@ INTENDED: tuple[Intention, ...] = (
         r"GET /api$", r"\.serverAddressByClientCIDRs\[.*\]", "A server on loopback has no address for clients elsewhere.", "", "<absent>",
     ),
     Intention(
-        r"\S+ \S+/daemonsets/", r".*\.metadata\.annotations", "An annotation of former times: Kubernetes leaves it out of partial objects.",
-        "<absent>", r'\{"deprecated\.daemonset',
-    ),
-    Intention(
         r"PUT \S+/daemonsets/", r".*\.managedFields.*", "The same annotation: a status does not come to own it here.",
         r'.*(f:annotations|deprecated\.daemonset)',
     ),
     Intention(
-        r"\S+ \S+/customresourcedefinitions/", r".*\.(finalizers|f:metadata)",
-        "A definition has its finalizer from the beginning, not from the first time that somebody deletes it.",
-        "<absent>", ".*customresourcecleanup",
+        r"(PUT|PATCH) \S+/csinodes/", "status", "A CSINode has a status here, as in the Kubernetes after this one.",
+        "(200|404) ", "4.. .*CSINodeStatus",
+    ),
+    Intention(
+        r"PATCH .*strategic-merge", "status", "A number that does not fit is refused, not cut to its last bits and stored.",
+        "200 ", r"422 .*cannot unmarshal number \d{10,}",
+    ),
+    Intention(
+        r"(PATCH|GET) \S+webhookconfigurations\b", r"\.metadata\.generation",
+        "An apply of an empty list is no change; Kubernetes counts one, since its structures tell no list from an empty one.",
+    ),
+    Intention(
+        r"PUT \S+/services/\S+/status", "status", "A status makes no object; Kubernetes makes a service that has no address.",
+        "201 ", "404 ",
+    ),
+    Intention(
+        r"POST \S+/services\b", r".*\.(message|field|reason)",
+        "A service without a name is told so, not that the record of its address could not be made for want of it.",
+        r"(?s)(spec\.clusterIPs$|FieldValueInvalid$|.*failed to allocate IP: .*spec\.parentRef\.name: Required value)",
+        r"(metadata\.name$|FieldValueRequired$|.*name or generateName is required)",
+    ),
+    Intention(
+        r"POST \S+webhookconfigurations\b", r".*\.(message|field)",
+        "Kubernetes takes the name of a webhook's service for its namespace here and names the one that is there as missing.",
+        r".*clientConfig\.service\.name\b", r".*clientConfig\.service\.namespace\b",
+    ),
+    Intention(
+        "", r".*\.?message",
+        "What may not change is told, not shown as a difference of Go's structures.",
+        r"(?s).*Forbidden: spec is immutable after creation.*@@ -", r".*Forbidden: spec is immutable after creation[^@]*$",
     ),
     Intention(
         "GET ", r"\.metadata\.continue", "A list that is whole has no token; Go shows an empty one of custom objects.", "$", "<absent>",

@@ -20,6 +20,10 @@ PATCHED = re.compile(r'^(.*patch: )?Invalid value: "(?:\{\\".*\}|map\[.*\])":', 
 """What a patch made, as far as it was read; Kubernetes shows it in the form of its own types."""
 MISTAKES = re.compile(r"is invalid: \[.*\]$", re.DOTALL)
 """The causes once more, in their order."""
+UNDECLARED = re.compile(r"(failed to create typed patch object \([^)]*\): ).*field not declared in schema.*", re.DOTALL)
+"""An applied configuration is read up to the first field that is not declared, and what Go's maps gave before it comes along."""
+ERRORS = re.compile(r"(?<=: errors:\n)(?:  .*\n?)+$")
+"""What is wrong with an applied configuration, in the order of Go's maps."""
 MADE_UP = re.compile(r"(?<=[-_])[bcdfghjklmnpqrstvwxz2456789]{5}(?=\"|$)")
 """The end of a name that the server has chosen."""
 SUFFIX = re.compile(r"^[bcdfghjklmnpqrstvwxz2456789]{5}$")
@@ -38,7 +42,7 @@ def headers(answer: Answer) -> dict[str, str]:
     """The headers that are compared; every warning."""
     found = {name: answer.headers[name] for name in HEADERS if name in answer.headers}
     if answer.warnings:
-        found["warning"] = text(" | ".join(answer.warnings))
+        found["warning"] = text(" | ".join(sorted(answer.warnings)))  # of fields, which have no order in an object
     return found
 
 
@@ -108,5 +112,8 @@ def text(value: str) -> str:
     if "_" in value:
         value = MADE_UP.sub("<random>", value)
     value = CURRENT.sub(r"\1\2<version>", STORED.sub("", CREDENTIAL.sub("<credential>", PORT.sub(r"\1:<port>/", value))))
+    value = UNDECLARED.sub(r"\1<what is not declared>", value)
+    if ": errors:\n" in value:
+        value = ERRORS.sub(lambda found: "\n".join(sorted(found.group().splitlines())), value)
     value = ACCESS.sub("kube-api-access-<random>", value)
     return SERVICE_ADDRESS.sub("<service address>", value)

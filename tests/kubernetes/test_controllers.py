@@ -17,12 +17,13 @@ import pytest
 from tests.apiserver_process import SERVER_VARIABLE
 from tests.kubernetes import programs
 
-pytestmark = programs.slow(80)
+pytestmark = programs.slow(90)
 
 ROOT = Path(__file__).parents[2]
 FILES = (
     "test_jobs_live.py", "test_queues_live.py", "test_podgroups_live.py", "test_colocation.py", "jobflow/test_live.py",
     "cronjob/test_live.py", "cronjob/test_looks.py", "hypernode/test_live.py", "hypernode/test_ufm.py", "sharding/test_live.py",
+    "test_examples.py",
 )  # fmt: skip
 
 
@@ -32,7 +33,7 @@ def test_on_kubernetes_own_server(file: str) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", "--tb=short",
                str(ROOT / "tests" / "controllers" / file)]  # fmt: skip
     done = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, SERVER_VARIABLE: "kubernetes"}, capture_output=True, text=True, check=False, timeout=280
+        command, cwd=ROOT, env={**os.environ, SERVER_VARIABLE: "kubernetes"}, capture_output=True, text=True, check=False, timeout=340
     )
     assert done.returncode == 0, done.stdout[-6000:]
     assert re.search(r"\b[1-9][0-9]* passed", done.stdout)

@@ -15,6 +15,19 @@ _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
 
 
+_WORDS = {
+    "missing )": "missing closing )",
+    "missing ]": "missing closing ]",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid repetition size": "invalid repeat count",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid named capture group": "invalid named capture",
+    "trailing \\": "trailing backslash at end of expression",
+}
+"""What Go says where this library says something else."""
+
+
 @lru_cache(maxsize=256)
 def _compiled(text: str) -> Any:
     try:
@@ -28,6 +41,7 @@ def pattern(text: str) -> Any:
     found = _compiled(text)
     if isinstance(found, str):
         what, _, where = found.partition(": ")
+        what = _WORDS.get(what, what)
         raise Failed(f"error parsing regexp: {what}: `{where or text}`")
     return found
 

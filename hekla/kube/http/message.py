@@ -29,6 +29,8 @@ class Peer:
     common_name: str = ""
     """Subject of the verified client certificate; empty without one."""
     organizations: tuple[str, ...] = ()
+    certificate: str = ""
+    """The SHA-256 of that certificate, in hexadecimal digits."""
     user_id: int | None = None
     """The user of the process at the other end of a Unix socket."""
 
@@ -68,8 +70,8 @@ class Request:
         return values[0] if values else default
 
     def flag(self, name: str) -> bool:
-        """A boolean query parameter: `1` and `true` (in any case) mean yes."""
-        return self.option(name).lower() in ("1", "true")
+        """A boolean query parameter: whatever is said means yes, but for `0` and `false` (in any case)."""
+        return bool(self.query) and name in self.options and self.option(name).lower() not in ("0", "false")
 
 
 @dataclass(slots=True)

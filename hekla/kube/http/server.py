@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import hashlib
 import logging
 import os
 import socket
@@ -450,7 +451,8 @@ def peer_of(transport: asyncio.BaseTransport) -> Peer:
                         common_name = value
                     elif field == "organizationName":
                         organizations.append(value)
-            return Peer(address, common_name, tuple(organizations))
+            digest = hashlib.sha256(ssl_object.getpeercert(binary_form=True)).hexdigest()
+            return Peer(address, common_name, tuple(organizations), digest)
         return Peer(address)
     sock = transport.get_extra_info("socket")
     if sock is not None and sock.family == socket.AF_UNIX:

@@ -74,9 +74,12 @@ class Addresses:
                 self.addresses.add(wanted)
         spec["clusterIP"] = wanted
         spec["clusterIPs"] = [wanted]
-        if spec.get("selector") or wanted != "None":
+        if wanted != "None" or spec.get("selector"):
             spec.setdefault("ipFamilies", ["IPv4"])
             spec.setdefault("ipFamilyPolicy", "SingleStack")
+        else:  # whoever writes its endpoints himself may give them any addresses
+            spec.setdefault("ipFamilies", ["IPv4", "IPv6"])
+            spec.setdefault("ipFamilyPolicy", "RequireDualStack")
 
     def _free_address(self) -> str:
         size = RANGE.num_addresses - 1
@@ -94,7 +97,7 @@ class Addresses:
             return  # the validation of the object says it better
         why = ""
         if not inside:
-            why = f"the provided IP ({address}) is not in the valid range. The range of valid IPs is {RANGE}"
+            why = "the provided network does not match the current range"
         elif address in self.addresses and not (address == API_SERVER and attributes.name == "kubernetes"):
             why = "provided IP is already allocated"
         if why:

@@ -9,6 +9,7 @@ from hekla.local.apiserver.call import Call, read_again
 from hekla.local.apiserver.kind import FieldError, Json
 from hekla.local.apiserver.objects import documents, fieldsets, merging, ownership
 from hekla.local.apiserver.objects.errors import BadBody
+from hekla.local.apiserver.objects.gowords import printed
 from hekla.local.apiserver.objects.ownership import Conflicts, Owner, Scope, Shares
 from hekla.local.apiserver.objects.typecheck import type_name
 from hekla.local.apiserver.owners import Ownership
@@ -60,12 +61,12 @@ class Application:
         self.owner = Owner(call.field_manager, ownership.APPLY, call.route.subresource)
 
     async def run(self) -> Response:
-        self._check()
         call, route = self.call, self.call.route
         row = call.resource.collection.newest(route.key)
+        if row is None and route.subresource:
+            raise not_found(self.kind, route.name)
+        self._check()
         if row is None:
-            if route.subresource:
-                raise not_found(self.kind, route.name)
             return await self._create()
         version = (self.configuration.get("metadata") or {}).get("resourceVersion")
         row, tree = await self.writer.change(
@@ -79,16 +80,11 @@ class Application:
         """Refuses what is no configuration of this kind."""
         tree, kind = self.configuration, self.kind
         group_kind = _described(kind.api_version, kind.kind) if not self.scale else "autoscaling/v1, Kind=Scale"
-        for name in ("apiVersion", "kind"):
-            if not isinstance(tree.get(name) or "", str):
-                raise bad_request(f"error decoding YAML: {name} is a text")
-        found = _described(tree.get("apiVersion") or "", tree.get("kind") or "")
+        found = _described(*(said if isinstance(said := tree.get(name), str) else "" for name in ("apiVersion", "kind")))
         if found != group_kind:
             raise bad_request(f"invalid object type: {found}")
         metadata = tree.get("metadata") or {}
-        if not isinstance(metadata, dict):
-            raise self._untyped(f".metadata: expected map, got {metadata}")
-        if metadata.get("managedFields") is not None:
+        if isinstance(metadata, dict) and metadata.get("managedFields") is not None:
             raise bad_request("metadata.managedFields must be nil")
         if self.scale:
             self._read_scale(metadata)
@@ -98,6 +94,8 @@ class Application:
 
     def _read_scale(self, metadata: Json) -> None:
         """A Scale says the same as a configuration of its object that names the replicas alone."""
+        if not isinstance(metadata, dict):
+            raise self._untyped(f".metadata: expected map, got &{{{printed(metadata)}}}")
         spec = self.configuration.get("spec") or {}
         replicas = spec.get("replicas") if isinstance(spec, dict) else None
         if replicas is not None and (not isinstance(replicas, int) or isinstance(replicas, bool)):
@@ -110,7 +108,9 @@ class Application:
 
     def _untyped(self, why: str) -> Refusal:
         metadata = self.configuration.get("metadata") or {}
-        name, namespace = (metadata.get("name") or "", metadata.get("namespace") or "") if isinstance(metadata, dict) else ("", "")
+        if not isinstance(metadata, dict):
+            metadata = {}
+        name, namespace = (said if isinstance(said := metadata.get(place), str) else "" for place in ("name", "namespace"))
         shown = _described(self.kind.api_version, self.kind.kind)
         return Refusal(500, f"failed to create typed patch object ({namespace}/{name}; {shown}): {why}", reason="", details=None)
 

@@ -13,6 +13,7 @@ from hekla.local.apiserver.status import Refusal
 from hekla.local.apiserver.store import DELETED, Event
 from hekla.local.apiserver.tokens import ISSUER, POD_UID, Tokens
 
+CREDENTIAL = "authentication.kubernetes.io/credential-id"
 REMEMBER_SECONDS = 10.0
 """How long a verified token is believed without looking again."""
 
@@ -46,7 +47,8 @@ class Authenticator:
 
     def _of_peer(self, peer: Peer) -> User:
         if peer.common_name:
-            return User(peer.common_name, (*peer.organizations, AUTHENTICATED))
+            extra = {CREDENTIAL: (f"X509SHA256={peer.certificate}",)} if peer.certificate else {}
+            return User(peer.common_name, (*peer.organizations, AUTHENTICATED), extra=extra)
         if peer.user_id is not None and peer.user_id in (os.getuid(), 0):
             return ADMIN
         return NOBODY

@@ -149,13 +149,23 @@ def untyped(tree: Json) -> Json:
     return tree
 
 
+def refuse_other_kind(kind: Kind, new: Json) -> None:
+    """What a patch makes that is of another kind than the object was."""
+    if kind.decode is not None:
+        try:
+            kind.decode(msgspec.json.encode(new), "application/json", "Ignore")
+        except BadBody as error:
+            raise Refusal(error.code, str(error), reason=error.reason) from error
+    raise bad_request(f"the patch makes another kind of {kind.kind}: {new.get('apiVersion')}, Kind={new.get('kind')}")
+
+
 def read_again(call: Call, kind: Kind, new: Json, changed: frozenset[str] | None = None) -> Json:
     """Reads the patched tree as a body would be read: types are checked, unknown fields dropped or refused.
 
     Of `changed` only, where that is known: the rest comes from the store, and went this way before.
     """
     if new.get("kind") != kind.kind or new.get("apiVersion") != kind.api_version:
-        raise bad_request(f"the patch makes another kind of {kind.kind}: {new.get('apiVersion')}, Kind={new.get('kind')}")
+        refuse_other_kind(kind, new)
     if kind.decode is not None:
         part = new if changed is None else {name: value for name, value in new.items() if name in changed}
         try:

@@ -45,6 +45,7 @@ class Definitions:
         if resource is None:
             raise LookupError("this server does not serve CustomResourceDefinitions")
         self.resource: Resource = resource
+        deleter.beginnings[resource.collection.name] = begin_deletion
         self.clients = HookClients(registry)
         self.served: dict[str, list[Kind]] = {}
         self._states: dict[str, tuple[str, int]] = {}
@@ -211,9 +212,6 @@ class Definitions:
         for version in spec.get("versions") or []:
             if version.get("storage") and version["name"] not in stored:
                 stored.append(version["name"])
-        finalizers = tree["metadata"].setdefault("finalizers", [])
-        if CLEANUP not in finalizers:
-            finalizers.append(CLEANUP)
         return tree
 
     async def _clean_up(self, name: str) -> None:
@@ -239,6 +237,15 @@ class Definitions:
             return tree
 
         await self._change(name, finished)
+
+
+def begin_deletion(tree: Json) -> None:
+    """What a definition that is deleted waits for, and says so."""
+    metadata = tree["metadata"]
+    if CLEANUP not in (metadata.get("finalizers") or ()):
+        metadata["finalizers"] = [*(metadata.get("finalizers") or ()), CLEANUP]
+    text = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
+    set_condition(tree.setdefault("status", {}), "Terminating", "True", "InstanceDeletionPending", text)
 
 
 async def changed(resource: Resource) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ from hekla.kube.http.server import Response
 from hekla.local.apiserver import bodies
 from hekla.local.apiserver.admission import UNDELETABLE, Attributes
 from hekla.local.apiserver.call import Call, read_body
-from hekla.local.apiserver.forms import plain
+from hekla.local.apiserver.forms import wanted
 from hekla.local.apiserver.kind import FieldError, Json, Kind
 from hekla.local.apiserver.reading import selected
 from hekla.local.apiserver.registry import Resource
@@ -95,6 +96,8 @@ class Deleter:
     def __init__(self, writer: Writer) -> None:
         self.writer = writer
         self.admission = writer.admission
+        self.beginnings: dict[str, Callable[[Json], None]] = {}
+        """By the name of a collection: what happens to an object when it is first deleted."""
 
     async def delete(self, call: Call) -> Response:
         options = read_options(call)
@@ -106,7 +109,7 @@ class Deleter:
             return call.respond(200, encode(success(kind, row.name, row.uid)))
         if kind.conversion is not None:
             await kind.conversion.ready([row])
-        return call.respond(200, plain(call.request.headers).object(call.resource, row))
+        return call.respond(200, wanted(call.request.headers).object(call.resource, row))
 
     async def delete_collection(self, call: Call) -> Response:
         if call.route.kind.namespaced and not call.route.namespace:
@@ -119,7 +122,7 @@ class Deleter:
         if call.route.kind.conversion is not None:
             await call.route.kind.conversion.ready(found)
         metadata = {"resourceVersion": str(self.writer.store.committed)}
-        return call.respond(200, plain(call.request.headers).list(call.resource, found, metadata))
+        return call.respond(200, wanted(call.request.headers).list(call.resource, found, metadata))
 
     async def remove_all(self, call: Call, resource: Resource, rows: list[Row], options: DeleteOptions) -> None:
         """Deletes rows, many to a transaction; what is gone already is no error."""
@@ -162,6 +165,8 @@ class Deleter:
         metadata = tree["metadata"]
         if collection.name == "namespaces":
             self._terminate_namespace(tree)
+        if "deletionTimestamp" not in metadata and (begin := self.beginnings.get(collection.name)) is not None:
+            begin(tree)
         finalizers = finalizers_after(metadata.get("finalizers") or [], options, kind)
         if finalizers:
             metadata["finalizers"] = finalizers
@@ -267,5 +272,5 @@ def mark(tree: Json, grace: int, kind: Kind) -> None:
     metadata["deletionTimestamp"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + grace))
     if kind.kind not in ("Namespace", "CustomResourceDefinition"):
         metadata["deletionGracePeriodSeconds"] = grace
-    if "generation" in metadata:
+    if "generation" in metadata and kind.kind != "CustomResourceDefinition":
         metadata["generation"] += 1

@@ -10,6 +10,7 @@ from hekla.kube.http.server import Request, Response
 
 PEOPLE = ("curl", "Wget", "Mozilla/5.0")
 """Programs with a person in front of them."""
+TRUE = ("1", "t", "T", "true", "TRUE", "True")
 LARGE = 128 * 1024
 NEAR = ("", "127.0.0.1", "::1")
 """Compressing costs more than it saves on the way through one machine, and the server does nothing else meanwhile."""
@@ -22,7 +23,7 @@ def dress(request: Request, answer: Response) -> None:
     if accept is not None and "yaml" in accept and accept.lstrip().startswith("application/yaml"):
         answer.body, answer.content_type = as_yaml(answer.body), "application/yaml"
     elif request.query and "pretty=" in request.query:
-        if request.flag("pretty"):
+        if request.option("pretty") in TRUE:
             answer.body = pretty(answer.body)
     elif headers.get("user-agent", "").startswith(PEOPLE):
         answer.body = pretty(answer.body)

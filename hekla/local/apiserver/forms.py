@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hekla.local.apiserver.kind import Column, Json
+from hekla.local.apiserver.objects.errors import shown
+from hekla.local.apiserver.objects.strategies import TEMPLATE_GENERATION
 from hekla.local.apiserver.registry import Resource
-from hekla.local.apiserver.status import Refusal
+from hekla.local.apiserver.status import Refusal, bad_request
 from hekla.local.apiserver.store import Event, Row, encode
 
-JSON_TYPES = ("application/json", "*/*", "application/*")
+JSON_TYPES = ("application/json", "*/*")
 
 
 class Form:
     """The plain form.  Stored bytes go out as they are, behind the kind's prefix."""
 
     name = "plain"
-    list_kind = ""
+    versioned = True
+    """Whether it shows the object itself, in the version that was asked for."""
 
     @staticmethod
     def bytes_of(row: Row, prefix: bytes = b"{") -> bytes:
@@ -44,13 +47,17 @@ class Form:
             items = b",".join([piece(row, prefix) for row in rows])
         return b'%b%b,"items":[%b]}' % (resource.list_prefix, encode(metadata), items)
 
+    def dry(self, resource: Resource, tree: Json) -> Json:
+        """What would have been written."""
+        return resource.typed(tree)
+
     def event(self, resource: Resource, type: str, row: Row, first: bool = False) -> bytes:
         if resource.kind.present is not None:
             return b'{"type":"%b","object":%b}\n' % (type.encode(), self.object(resource, row))
         return b"%b}\n" % self.bytes_of(row, resource.event_prefix[type])
 
     def bookmark(self, resource: Resource, version: int, initial_end: bool) -> bytes:
-        metadata: Json = {"resourceVersion": str(version), "creationTimestamp": None}
+        metadata: Json = {"resourceVersion": str(version)}
         if initial_end:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
         return encode({"type": "BOOKMARK", "object": self.wrap_bookmark(resource, metadata)}) + b"\n"
@@ -81,33 +88,72 @@ def owned_tree(row: Row) -> Json:
     return tree
 
 
+def bare(metadata: Json) -> Json:
+    """Metadata as a partial object shows it: what a daemon set's only notes for a version that is long gone is not of it."""
+    annotations = metadata.get("annotations")
+    if annotations and TEMPLATE_GENERATION in annotations:
+        left = {key: value for key, value in annotations.items() if key != TEMPLATE_GENERATION}
+        metadata = {**metadata, "annotations": left}
+        if not left:
+            del metadata["annotations"]
+    return metadata
+
+
 class MetadataForm(Form):
     """PartialObjectMetadata."""
 
     name = "metadata"
+    versioned = False
 
-    @staticmethod
-    def partial(row: Row) -> Json:
-        return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": owned_tree(row)["metadata"]}
+    def __init__(self, version: str) -> None:
+        self.version = version
+
+    def of_metadata(self, metadata: Json) -> Json:
+        return {"kind": "PartialObjectMetadata", "apiVersion": self.version, "metadata": metadata}
+
+    def partial(self, row: Row) -> Json:
+        return self.of_metadata(bare(owned_tree(row)["metadata"]))
 
     def object(self, resource: Resource, row: Row) -> bytes:
         return encode(self.partial(row))
 
+    def dry(self, resource: Resource, tree: Json) -> Json:
+        return self.of_metadata(tree["metadata"])
+
     def list(self, resource: Resource, rows: list[Row], metadata: Json) -> bytes:
-        return encode(
-            {
-                "kind": "PartialObjectMetadataList",
-                "apiVersion": "meta.k8s.io/v1",
-                "metadata": metadata,
-                "items": [self.partial(row) for row in rows],
-            }
-        )
+        shown = go_type(resource, "List")
+        raise not_acceptable_as(f"you requested PartialObjectMetadata, but the requested object is a list ({shown})")
 
     def event(self, resource: Resource, type: str, row: Row, first: bool = False) -> bytes:
         return b'{"type":"%b","object":%b}\n' % (type.encode(), self.object(resource, row))
 
     def wrap_bookmark(self, resource: Resource, metadata: Json) -> Json:
-        return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
+        return self.of_metadata(metadata)
+
+
+class MetadataListForm(MetadataForm):
+    """PartialObjectMetadataList."""
+
+    name = "metadata list"
+
+    def object(self, resource: Resource, row: Row) -> bytes:
+        shown = go_type(resource)
+        raise not_acceptable_as(f"you requested PartialObjectMetadataList, but the requested object is not a list ({shown})")
+
+    def list(self, resource: Resource, rows: list[Row], metadata: Json) -> bytes:
+        items = [self.partial(row) for row in rows]
+        return encode(
+            {"kind": "PartialObjectMetadataList", "apiVersion": self.version, "metadata": metadata, "items": items or None}
+        )
+
+
+def go_type(resource: Resource, suffix: str = "") -> str:
+    """What Go calls objects of a kind inside of Kubernetes."""
+    kind = resource.kind
+    if kind.custom:
+        return f"*unstructured.Unstructured{suffix}"
+    package = "core" if kind.group in ("", "events.k8s.io") else kind.group.partition(".")[0]
+    return f"*{package}.{kind.kind}{suffix}"
 
 
 def age(stamp: Any, now: float) -> str:
@@ -154,9 +200,10 @@ class TableForm(Form):
 
     name = "table"
 
-    def __init__(self, include: str) -> None:
+    def __init__(self, include: str, version: str) -> None:
         self.include = include
         """Object, Metadata or None: what goes with each row."""
+        self.version = version
 
     def rows(self, resource: Resource, rows: list[Row]) -> list[Json]:
         now = time.time()
@@ -167,24 +214,39 @@ class TableForm(Form):
             tree = row.tree() if self.include == "None" else owned_tree(row)
             if present is not None:
                 tree = present(tree)
-            line: Json = {"cells": [column.cell(tree, now) for column in columns]}
-            if self.include == "Object":
-                line["object"] = resource.typed(tree)
-            elif self.include != "None":
-                line["object"] = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": tree["metadata"]}
-            found.append(line)
+            found.append(self._line(columns, tree, now, resource.typed))
         return found
 
+    def _line(self, columns: Sequence[Column], tree: Json, now: float, typed: Callable[[Json], Json]) -> Json:
+        shown: Json | None = None
+        if self.include == "Object":
+            shown = typed(tree)
+        elif self.include != "None":
+            shown = {"kind": "PartialObjectMetadata", "apiVersion": self.version, "metadata": bare(tree["metadata"])}
+        return {"cells": [column.cell(tree, now) for column in columns], "object": shown}
+
+    def dry(self, resource: Resource, tree: Json) -> Json:
+        return self.of_tree(resource.kind.columns or GENERIC, tree)
+
+    def of_tree(self, columns: Sequence[Column], tree: Json) -> Json:
+        """The table of an object that is not kept, as the scale of another one."""
+        line = self._line(columns, tree, time.time(), lambda tree: tree)
+        return self._table(columns, [line], {"resourceVersion": tree["metadata"].get("resourceVersion", "")})
+
     def table(self, resource: Resource, rows: list[Json], metadata: Json, definitions: bool = True) -> Json:
-        columns = [
-            {"name": c.name, "type": c.type, "format": c.format, "description": c.description, "priority": c.priority}
-            for c in resource.kind.columns or GENERIC
+        columns = resource.kind.columns or GENERIC
+        # Kinds without columns of their own are shown by code that begins with no list at all.
+        return self._table(columns, rows if rows or columns[-1].name != "Created At" else None, metadata, definitions)
+
+    def _table(self, columns: Sequence[Column], rows: list[Json] | None, metadata: Json, definitions: bool = True) -> Json:
+        described = [
+            {"name": c.name, "type": c.type, "format": c.format, "description": c.description, "priority": c.priority} for c in columns
         ]
         return {
             "kind": "Table",
-            "apiVersion": "meta.k8s.io/v1",
+            "apiVersion": self.version,
             "metadata": metadata,
-            "columnDefinitions": columns if definitions else None,
+            "columnDefinitions": described if definitions else None,
             "rows": rows,
         }
 
@@ -199,14 +261,20 @@ class TableForm(Form):
         return encode({"type": type, "object": table}) + b"\n"
 
     def wrap_bookmark(self, resource: Resource, metadata: Json) -> Json:
-        line = {"cells": [], "object": {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}}
+        line = {"cells": [], "object": {"kind": "PartialObjectMetadata", "apiVersion": self.version, "metadata": metadata}}
         return self.table(resource, [line], {"resourceVersion": metadata["resourceVersion"]}, False)
 
 
-PLAIN, LEAN, METADATA = Form(), LeanForm(), MetadataForm()
+PLAIN, LEAN = Form(), LeanForm()
+VERSIONS = ("meta.k8s.io/v1", "meta.k8s.io/v1beta1")
+PARTIAL: dict[tuple[str, str], Form] = {
+    (form, version): made(version)
+    for form, made in (("PartialObjectMetadata", MetadataForm), ("PartialObjectMetadataList", MetadataListForm))
+    for version in VERSIONS
+}
 LEAN_HEADER = "x-hekla-managed-fields"
 """`omit` leaves managedFields out of an answer.  Other servers do not know the header, and then they are there."""
-TABLES = {include: TableForm(include) for include in ("Object", "Metadata", "None")}
+TABLES = {(include, version): TableForm(include, version) for include in ("Object", "Metadata", "None") for version in VERSIONS}
 
 
 def negotiate(accept: str, include: str = "") -> Form:
@@ -220,16 +288,24 @@ def negotiate(accept: str, include: str = "") -> Form:
             continue
         asked = True
         wanted = dict(parameter.partition("=")[::2] for parameter in parameters)
-        match wanted.get("as", ""):
-            case "":
-                return PLAIN
-            case "Table" if wanted.get("v") in ("v1", "v1beta1") and wanted.get("g") == "meta.k8s.io":
-                return TABLES.get(include or "Metadata", TABLES["Metadata"])
-            case "PartialObjectMetadata" | "PartialObjectMetadataList" if wanted.get("v") in ("v1", "v1beta1"):
-                return METADATA
+        kind, version = wanted.get("as", ""), f"{wanted.get('g')}/{wanted.get('v')}"
+        if kind == "":
+            return PLAIN
+        if kind == "Table" and version in VERSIONS:
+            if include not in ("", "Object", "Metadata", "None"):
+                why = f"includeObject: Invalid value: {shown(include)}: must be 'Metadata', 'Object', 'None', or empty"
+                raise bad_request(f"Unable to convert to Table as requested: {why}")
+            return TABLES[include or "Metadata", version]
+        if (kind, version) in PARTIAL:
+            return PARTIAL[kind, version]
     if re.search(r"\bapplication/yaml\b", accept):
         return PLAIN
     raise not_acceptable(None if asked else {})
+
+
+def not_acceptable_as(why: str) -> Refusal:
+    """What was asked for cannot be shown so."""
+    return Refusal(406, why)
 
 
 def not_acceptable(details: Json | None = None) -> Refusal:

@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from urllib.parse import unquote
 
 from hekla.kube.http.server import Request
 from hekla.local.apiserver.authorization import Access, Authorizer
 from hekla.local.apiserver.identity import ANONYMOUS, AUTHENTICATED, SERVICE_ACCOUNT, User
+from hekla.local.apiserver.objects.gowords import quoted
 from hekla.local.apiserver.status import bad_request
 
 GROUP = "authentication.k8s.io"
 EXTRA = "impersonate-extra-"
+
+
+def _asked(headers: Mapping[str, str]) -> str:
+    """What was asked for, as Kubernetes prints it."""
+    groups = [text.strip() for text in headers.get("impersonate-group", "").split(",") if text.strip()]
+    extra = {unquote(key.removeprefix(EXTRA)).lower(): text.split(",") for key, text in headers.items() if key.startswith(EXTRA)}
+    shown = f"{{{', '.join(f'{quoted(key)}:{_texts(extra[key])}' for key in sorted(extra))}}}" if extra else "(nil)"
+    uid = quoted(headers.get("impersonate-uid", ""))
+    return f'&user.DefaultInfo{{Name:"", UID:{uid}, Groups:{_texts(groups)}, Extra:map[string][]string{shown}}}'
+
+
+def _texts(values: list[str]) -> str:
+    return f"[]string{{{', '.join(quoted(value.strip()) for value in values)}}}" if values else "[]string(nil)"
+
+
+def impersonates(headers: Mapping[str, str]) -> bool:
+    """Whether a request is made in another user's name."""
+    return "impersonate-user" in headers or "impersonate-group" in headers or "impersonate-uid" in headers
 
 
 def impersonated(authorizer: Authorizer, request: Request, user: User) -> User:
@@ -19,7 +39,7 @@ def impersonated(authorizer: Authorizer, request: Request, user: User) -> User:
     name = headers.get("impersonate-user")
     if not name:
         if any(key.startswith("impersonate-") for key in headers):
-            raise bad_request("requested groups, uid or extra without impersonating a user name")
+            raise bad_request(f"requested {_asked(headers)} without impersonating a user name")
         return user
     namespace, _, account = name.removeprefix(SERVICE_ACCOUNT).partition(":") if name.startswith(SERVICE_ACCOUNT) else ("", "", "")
     if account:

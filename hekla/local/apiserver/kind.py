@@ -93,6 +93,8 @@ class Strategy:
     """A PUT on a missing name creates."""
     returns_object_on_delete: bool = False
     default_propagation: str = "Background"
+    warnings: Callable[[Json, Json | None], list[str]] | None = None
+    """(new, old or None): what the writer of a valid object should hear."""
     parts: Parts | None = None
     """None: every write sees the whole object."""
     name_rule: Callable[[str], str | None] | None = None

@@ -1,10 +1,13 @@
-"""Subresources that change one part of an object and nothing else: here `ephemeralcontainers` of pods, `resize` in resizing.py."""
+"""Subresources with a rule of their own for what they change: `ephemeralcontainers` of pods and `finalize` of namespaces here,
+`resize` in resizing.py."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from hekla.local.apiserver.kind import FieldError, Json
+from hekla.local.apiserver.objects.strategies import keep_status
+from hekla.local.apiserver.objects.validation.metadata import finalizer_names, metadata
 from hekla.local.apiserver.resizing import resize
 from hekla.local.apiserver.store import decode, encode
 
@@ -56,5 +59,13 @@ def keep_all_but_metadata(new: Json, old: Json) -> None:
     new["metadata"] = metadata
 
 
-NARROW: dict[str, Callable[[Json, Json], list[FieldError]]] = {"ephemeralcontainers": ephemeral_containers, "resize": resize}
+def finalize(new: Json, old: Json) -> list[FieldError]:
+    """A namespace's finalizers, and all else that an update may change; its status stays."""
+    keep_status(new, old)
+    return metadata(new) + finalizer_names((new.get("spec") or {}).get("finalizers") or (), "spec.finalizers")
+
+
+NARROW: dict[str, Callable[[Json, Json], list[FieldError]]] = {
+    "ephemeralcontainers": ephemeral_containers, "finalize": finalize, "resize": resize,
+}  # fmt: skip
 """By the name of the subresource: (new, old); restores what it may not change, and says what is wrong."""

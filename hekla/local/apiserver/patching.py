@@ -7,14 +7,16 @@ from typing import Any
 import msgspec
 
 from hekla.kube.http.server import Response
-from hekla.local.apiserver import parts
+from hekla.local.apiserver import bodies, parts
 from hekla.local.apiserver.applying import apply_patch
 from hekla.local.apiserver.call import Call, read_again
 from hekla.local.apiserver.kind import FieldError, Json, Kind
+from hekla.local.apiserver.objects import documents, restored
 from hekla.local.apiserver.objects import patch as patches
 from hekla.local.apiserver.objects.errors import BadBody
+from hekla.local.apiserver.objects.typecheck import type_name
 from hekla.local.apiserver.status import Refusal, bad_request, invalid_option, not_found
-from hekla.local.apiserver.subresources import Subresources
+from hekla.local.apiserver.subresources import SCALE, Subresources
 from hekla.local.apiserver.writing import Writer
 
 JSON_PATCH, MERGE, STRATEGIC, APPLY = (
@@ -54,7 +56,7 @@ async def patch(writer: Writer, subresources: Subresources, call: Call) -> Respo
             if row is not None and row.owners is not None:
                 old["metadata"]["managedFields"] = row.managed()
         new = apply(kind, old, document, media)
-        emptied = books and (new.get("metadata") or {}).get("managedFields") == []
+        emptied = books and isinstance(new.get("metadata"), dict) and new["metadata"].get("managedFields") == []
         try:
             new = read_again(call, kind, new, touched(document))
         except Refusal as refusal:
@@ -64,7 +66,8 @@ async def patch(writer: Writer, subresources: Subresources, call: Call) -> Respo
             old = row.tree()  # what was read again may have lost fields by that
             if kind.present is not None:
                 old = kind.present(old)
-            raise unfit(kind, apply(kind, old, read_patch(call.request.body, media), media), refusal) from refusal
+            patched = apply(kind, old, read_patch(call.request.body, media), media)
+            raise unfit(kind, patched, refusal, misfit(kind, patched, media)) from refusal
         if emptied:
             new["metadata"]["managedFields"] = []
         return new
@@ -72,15 +75,28 @@ async def patch(writer: Writer, subresources: Subresources, call: Call) -> Respo
     row = None if books else await parts.modify(writer, call, change, touched(document))
     if row is not None:
         return writer.answer(call, 200, row, {})
-    names_version = isinstance(document, dict) and bool((document.get("metadata") or {}).get("resourceVersion"))
+    said = document.get("metadata") if isinstance(document, dict) else None
+    names_version = isinstance(said, dict) and bool(said.get("resourceVersion"))
     return await writer.modify(call, change, retry=not names_version)
 
 
-def unfit(kind: Kind, patched: Json, refusal: Refusal) -> Refusal:
+def misfit(kind: Kind, patched: Json, media: str) -> str | None:
+    """The first thing that is wrong with the outcome of a patch, in the order in which it is read again."""
+    if media == STRATEGIC:
+        return restored.misfit(patched, kind.group, kind.version, kind.kind)
+    if kind.decode is not None:
+        try:
+            kind.decode(msgspec.json.encode(patched, order="deterministic"), "application/json", "Ignore")
+        except BadBody as error:
+            return str(error).rpartition(f"cannot be handled as a {kind.kind}: ")[2]
+    return None
+
+
+def unfit(kind: Kind, patched: Json, refusal: Refusal, why: str | None = None) -> Refusal:
     """What is said of a patch that makes no object of the kind: with the whole of what it makes, as Kubernetes does."""
     if refusal.code != 400:
         return refusal
-    why = str(refusal).rpartition(f"cannot be handled as a {kind.kind}: ")[2]
+    why = why or str(refusal).rpartition(f"cannot be handled as a {kind.kind}: ")[2]
     shown = msgspec.json.encode(msgspec.json.encode(patched).decode()).decode()
     text = f"Invalid value: {shown}: {why}"
     causes = [{"reason": "FieldValueInvalid", "message": text, "field": "patch"}]
@@ -88,22 +104,39 @@ def unfit(kind: Kind, patched: Json, refusal: Refusal) -> Refusal:
 
 
 def read_patch(body: bytes, media: str) -> Any:
+    prefix = "" if media == STRATEGIC else "error decoding patch: "
     try:
-        document = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise bad_request(f"error decoding patch: {error}") from error
-    except RecursionError as error:
-        raise bad_request("error decoding patch: nested too deeply") from error
+        document = documents.json_tree(body)
+    except BadBody as error:
+        raise bad_request(f"{prefix}{error}") from error
     if media == JSON_PATCH:
         if not isinstance(document, list):
-            raise bad_request("error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp")
+            what = type_name(document)
+            raise bad_request(f"{prefix}json: cannot unmarshal {what} into Go value of type []handlers.jsonPatchOp")
+        for operation in document:
+            check_operation(operation)
         if len(document) > 10000:
             raise Refusal(413, f"The allowed maximum operations in a JSON patch is 10000, got {len(document)}", details={})
+    elif document is None:
+        if media == MERGE:
+            raise bad_request("Invalid JSON Patch")
+        return {}
     elif not isinstance(document, dict):
-        raise bad_request("error decoding patch: a patch of this type is a JSON object")
-    elif not isinstance(document.get("metadata") or {}, dict):
-        raise bad_request("error decoding patch: metadata is a JSON object")
+        raise bad_request(f"{prefix}json: cannot unmarshal {type_name(document)} into Go value of type map[string]interface {{}}")
     return document
+
+
+def check_operation(operation: Any) -> None:
+    """The types of what a JSON patch says of one operation."""
+    wrong = "error decoding patch: json: cannot unmarshal"
+    if not isinstance(operation, dict):
+        if operation is not None:
+            raise bad_request(f"{wrong} {type_name(operation)} into Go value of type handlers.jsonPatchOp")
+        return
+    for name in ("op", "path", "from"):
+        value = operation.get(name)
+        if value is not None and not isinstance(value, str):
+            raise bad_request(f"{wrong} {type_name(value)} into Go struct field jsonPatchOp.{name} of type string")
 
 
 def apply(kind: Kind, old: Json, document: Any, media: str) -> Json:
@@ -137,11 +170,15 @@ async def patch_scale(subresources: Subresources, call: Call, document: Any, med
     scale = subresources.scale_of(call, row)
     try:
         if media == JSON_PATCH:
-            scale = patches.apply_json(scale, document)
+            patched = patches.apply_json(scale, document)
         else:
-            scale = patches.apply_merge(scale, document)
+            patched = patches.apply_merge(scale, document)
     except BadBody as error:
         raise Refusal(error.code, str(error), reason=error.reason, details={}) from error
+    try:
+        scale = bodies.SCALE(msgspec.json.encode(patched), "application/json", call.field_validation).tree
+    except BadBody as error:
+        raise unfit(SCALE, patched, Refusal(error.code, str(error), reason=error.reason)) from error
     given = document.get("metadata") if isinstance(document, dict) else None
     if isinstance(scale.get("metadata"), dict) and not (isinstance(given, dict) and given.get("resourceVersion")):
         scale["metadata"].pop("resourceVersion", None)

@@ -86,7 +86,7 @@ class Plugins:
         name, kind = spec.get("runtimeClassName"), attributes.resource.kind
         if not name:
             if spec.get("overhead"):
-                why = "pod rejected: Pod overhead set without corresponding RuntimeClass defined Overhead"
+                why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
                 raise forbidden(kind, attributes.name, why)
             return
         resource = self.registry.get("node.k8s.io", "v1", "runtimeclasses")

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+import string
 from collections.abc import Sequence
 
 from hekla.kube.http.server import Request, Response
-from hekla.local.apiserver.forms import METADATA, Form, wanted
+from hekla.local.apiserver.forms import Form, wanted
 from hekla.local.apiserver.kind import FieldError, Json
+from hekla.local.apiserver.objects import documents
+from hekla.local.apiserver.objects.errors import BadBody
 from hekla.local.apiserver.registry import Resource
 from hekla.local.apiserver.route import Route
 from hekla.local.apiserver.selection import Selection, select
-from hekla.local.apiserver.status import bad_request, expired, invalid_option, not_found, too_large_version
+from hekla.local.apiserver.status import Refusal, bad_request, expired, invalid_option, not_found, too_large_version
 from hekla.local.apiserver.store import Collection, Row, Store
 
+NUMBER = re.compile(r"[-+]?[0-9]+", re.ASCII).fullmatch
+BASE64 = string.ascii_letters + string.digits + "-_"
 OLD_LIST = "The resourceVersion for the provided list is too old."
 OLD_CONTINUE = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without the "
@@ -34,6 +40,15 @@ def version_option(request: Request) -> int:
     return int(text)
 
 
+def list_version(request: Request) -> int:
+    """The same of a list, which words it otherwise."""
+    try:
+        return version_option(request)
+    except Refusal as error:
+        shown = json.dumps(request.option("resourceVersion"), ensure_ascii=False)
+        raise bad_request(f"invalid resource version: resourceVersion: Invalid value: {shown}: {error}") from None
+
+
 async def at_least(store: Store, version: int) -> None:
     """Waits a moment for a version that the client has seen elsewhere; raises 504."""
     if version > store.committed and (version > store.version + 1000 or not await store.reached(version, 3.0)):
@@ -47,7 +62,7 @@ async def get(store: Store, request: Request, route: Route) -> Response:
     row = route.resource.collection.rows.get(route.key)
     if row is None:
         raise not_found(route.kind, route.name)
-    if route.kind.conversion is not None and form is not METADATA:
+    if route.kind.conversion is not None and form.versioned:
         await route.kind.conversion.ready([row])
     return Response(200, form.object(route.resource, row))
 
@@ -62,19 +77,33 @@ class Page:
     @classmethod
     def parse(cls, token: str) -> Page:
         try:
-            text = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-            if text["v"] != "meta.k8s.io/v1":
-                raise ValueError("unknown version of a continue token")
-            start = text["start"]
-            if not isinstance(text["rv"], int) or not isinstance(start, str) or not start.endswith("\0"):
-                raise ValueError("not a token of this server")
-        except (ValueError, KeyError, TypeError) as error:
-            raise bad_request("continue key is not valid: invalid continue token: the token was not given by this server") from error
-        return cls(text["rv"], start[:-1])
+            text = documents.json_tree(_from_base64(token))
+            if not isinstance(text, dict) or text.get("v") != "meta.k8s.io/v1":
+                raise BadBody("the token was not given by this server")
+            version, start = text.get("rv"), text.get("start")
+            if not isinstance(version, int) or not isinstance(start, str) or not start.endswith("\0"):
+                raise BadBody("the token was not given by this server")
+        except BadBody as error:
+            raise bad_request(f"invalid continue token: continue key is not valid: {error}") from error
+        return cls(version, start[:-1])
 
     def token(self) -> str:
         text = json.dumps({"v": "meta.k8s.io/v1", "rv": self.version, "start": f"{self.start}\0"}, separators=(",", ":"))
         return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _from_base64(text: str) -> bytes:
+    """What a text without padding stands for; raises BadBody with the place of what does not belong there."""
+    good = len(text) - len(text.lstrip(BASE64))
+    if good < len(text) or len(text) % 4 == 1:
+        raise BadBody(f"illegal base64 data at input byte {good if good < len(text) else len(text) - 1}")
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def check_numbers(request: Request) -> None:
+    """Numbers are read before anything else of the options is looked at."""
+    number_option(request, "timeoutSeconds")
+    number_option(request, "limit")
 
 
 def check_list_options(request: Request) -> None:
@@ -118,11 +147,12 @@ async def list_objects(store: Store, request: Request, route: Route) -> Response
     if not request.query:
         rows = rows_of(resource.collection, route.namespace)
         return await listed(resource, form, rows, {"resourceVersion": str(store.committed)})
+    check_numbers(request)
     check_list_options(request)
     selection = select(resource, route.namespace, route.name, request.option("labelSelector"), request.option("fieldSelector"))
     limit = number_option(request, "limit")
     token = request.option("continue")
-    version = version_option(request)
+    version = list_version(request)
     if token:
         if request.option("resourceVersion") not in ("", "0"):
             raise bad_request("specifying resource version is not allowed when using continue")
@@ -141,10 +171,12 @@ async def list_objects(store: Store, request: Request, route: Route) -> Response
 
 def number_option(request: Request, name: str) -> int:
     text = request.option(name, "0")
-    try:
-        return max(int(text), 0)
-    except ValueError as error:
-        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from error
+    if not NUMBER(text):
+        raise bad_request(f'strconv.ParseInt: parsing {json.dumps(text, ensure_ascii=False)}: invalid syntax')
+    number = int(text)
+    if not -(2**63) <= number < 2**63:
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
+    return max(number, 0)
 
 
 def rows_of(collection: Collection, namespace: str) -> list[Row]:
@@ -167,7 +199,7 @@ def selected(collection: Collection, selection: Selection) -> list[Row]:
 
 async def listed(resource: Resource, form: Form, rows: list[Row], metadata: Json) -> Response:
     """A list answer, once its rows can be shown in the version that was asked for."""
-    if resource.kind.conversion is not None and form is not METADATA:
+    if resource.kind.conversion is not None and form.versioned:
         await resource.kind.conversion.ready(rows)
     return Response(200, form.list(resource, rows, metadata))
 

@@ -46,7 +46,8 @@ def resize(new: Json, old: Json) -> list[FieldError]:
     if spec == old["spec"]:
         return errors
     if not errors and qos_class(spec) != qos_class(old["spec"]):
-        errors.append(invalid("spec", qos_class(spec), "Pod QOS Class may not change as a result of resizing"))
+        known = (old.get("status") or {}).get("qosClass") or qos_class(old["spec"])
+        errors.append(invalid("spec", known, "Pod QOS Class may not change as a result of resizing"))
     if not supported(old):
         errors.append(forbidden("spec", "Pod running on node without support for resize"))
     return errors

@@ -26,7 +26,7 @@ def role(name: str, rules: list[Json], *, gathers: str = "", into: str = "") -> 
     labels = dict(BOOTSTRAPPED)
     if into:
         labels[f"{RBAC}/aggregate-to-{into}"] = "true"
-    tree: Json = {"metadata": {"name": name, "labels": labels, "annotations": dict(UPDATED)}, "rules": rules}
+    tree: Json = {"metadata": {"name": name, "labels": labels, "annotations": dict(UPDATED)}, "rules": rules or None}
     if gathers:
         tree["aggregationRule"] = {"clusterRoleSelectors": [{"matchLabels": {f"{RBAC}/aggregate-to-{gathers}": "true"}}]}
     return tree

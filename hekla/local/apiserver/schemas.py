@@ -8,12 +8,24 @@ from time import time
 
 from hekla.kube.http.server import Request, Response
 from hekla.local.apiserver.kind import Kind
-from hekla.local.apiserver.objects import openapi, swagger
+from hekla.local.apiserver.objects import gnostic, openapi, swagger
 from hekla.local.apiserver.registry import Registry
-from hekla.local.apiserver.status import no_such_resource
+from hekla.local.apiserver.status import Refusal, no_such_resource
 from hekla.local.apiserver.store import encode
 
 YEAR = 365 * 24 * 3600
+JSON = "application/json"
+
+
+def swagger_form(accept: str) -> str | None:
+    """The content type of version 2 that an Accept header prefers; None where it takes neither."""
+    for clause in accept.split(",") if accept else ("*/*",):
+        media = clause.partition(";")[0].strip()
+        if media in (JSON, "*/*", "application/*"):
+            return JSON
+        if media in (gnostic.MEDIA_TYPE, gnostic.ANSWER_TYPE):
+            return gnostic.ANSWER_TYPE
+    return None
 
 
 class Schemas:
@@ -24,7 +36,8 @@ class Schemas:
         self._generation = -1
         self._documents: dict[str, tuple[bytes, str]] = {}
         self._kinds: dict[str, list[Kind]] = {}
-        self._swagger: tuple[bytes, str] | None = None
+        self._swagger: dict[str, tuple[bytes, str]] = {}
+        """By content type."""
 
     def answer(self, request: Request, path: str) -> Response:
         if self._generation != self.registry.generation:
@@ -50,24 +63,26 @@ class Schemas:
         return Response(200, body, headers=headers)
 
     def _version_two(self, request: Request) -> Response:
-        if "proto" in request.headers.get("accept", ""):
-            # Old clients of this form want a 200 here and read nothing of it.
-            return Response(200, b"", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
-        if self._swagger is None:
-            body = encode(swagger.document(openapi.document(self._kinds[key]) for key in self._keys()))
-            self._swagger = (body, hashlib.sha256(body).hexdigest().upper())
-        body, tag = self._swagger
+        form = swagger_form(request.headers.get("accept", ""))
+        if form is None:
+            raise Refusal(406, f"only the following media types are accepted: {JSON}, {gnostic.MEDIA_TYPE}", details={})
+        known = self._swagger.get(form)
+        if known is None:
+            document = swagger.document(openapi.document(self._kinds[key]) for key in self._keys())
+            body = encode(document) if form == JSON else gnostic.encoded(document)
+            known = self._swagger[form] = (body, hashlib.sha256(body).hexdigest().upper())
+        body, tag = known
         headers = {"ETag": f'"{tag}"', "Vary": "Accept"}
         if request.headers.get("if-none-match", "").strip('"') == tag:
             return Response(304, headers=headers)
-        return Response(200, body, headers=headers)
+        return Response(200, body, form, headers=headers)
 
     def _forget_changed(self) -> None:
         """Drops the documents of the groups that changed; a definition more does not make all others again."""
         now = {key: [resource.kind for resource in self.registry.of(*place)] for key, place in self._keys().items()}
         self._documents = {key: known for key, known in self._documents.items() if self._kinds.get(key) == now.get(key)}
         self._kinds = now
-        self._swagger = None
+        self._swagger = {}
 
     def _keys(self) -> dict[str, tuple[str, str]]:
         return {

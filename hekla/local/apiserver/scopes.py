@@ -22,6 +22,10 @@ RESET = {
 """(plural, subresource) -> fields whose changes there are not kept, where that is not the common rule."""
 
 
+RESET_METADATA = {("deployments", "status"): ("labels",), ("pods", "status"): ("ownerReferences",)}
+"""(plural, subresource) -> what of metadata is not kept there."""
+
+
 def scope_of(registry: Registry, resource: Resource, subresource: str) -> Scope:
     """The scope of an endpoint, made when it is first written to."""
     scope = resource.scopes.get(subresource)
@@ -34,7 +38,8 @@ def scope_of(registry: Registry, resource: Resource, subresource: str) -> Scope:
         def convert(version: str, tree: Json) -> tuple[Node, Json] | None:
             return in_version(registry, resource, version, tree)
 
-        scope = resource.scopes[subresource] = Scope(node_of(resource), kind.api_version, frozenset(without), convert)
+        kept = RESET_METADATA.get((kind.plural, subresource), ())
+        scope = resource.scopes[subresource] = Scope(node_of(resource), kind.api_version, frozenset(without), convert, kept)
     return scope
 
 

@@ -29,9 +29,10 @@ from hekla.local.apiserver.dress import dress
 from hekla.local.apiserver.escalation import Escalation
 from hekla.local.apiserver.eviction import Evictions
 from hekla.local.apiserver.expiry import EventExpiry
+from hekla.local.apiserver.forms import negotiate
 from hekla.local.apiserver.health import Health
 from hekla.local.apiserver.identity import NOBODY, User
-from hekla.local.apiserver.impersonation import impersonated
+from hekla.local.apiserver.impersonation import impersonated, impersonates
 from hekla.local.apiserver.kubelet import Kubelets
 from hekla.local.apiserver.limits import Limits
 from hekla.local.apiserver.metrics import Metrics
@@ -101,7 +102,6 @@ class ApiServer:
             ("pods", "eviction", "POST"): self.evictions.evict,
             ("pods", "log", "GET"): self._log,
             ("serviceaccounts", "token", "POST"): self.tokens.request,
-            ("namespaces", "finalize", "PUT"): self.subresources.finalize,
         }
         prefix = uuid.uuid4().hex
         self._audit = f"{prefix[:8]}-{prefix[8:12]}-4{prefix[13:16]}-a{prefix[17:20]}-"
@@ -152,7 +152,7 @@ class ApiServer:
         self._audits += 1
         number = f"{self._audit}{self._audits:012x}"
         extra = {"Audit-Id": number, "Cache-Control": "no-cache, private"}
-        if isinstance(found, Route) and found.resource.kind.warning:
+        if isinstance(found, Route) and found.resource.kind.warning and reached(found, answer):
             warn(answer, found.resource.kind.warning)
         if isinstance(answer, Response):
             answer.headers = {**extra, **answer.headers} if answer.headers else extra
@@ -176,7 +176,7 @@ class ApiServer:
 
     async def _resource(self, request: Request, found: Route, user: User, verb: str) -> Answer:
         kind = found.kind
-        if (user.name != "" and not user.master) or "impersonate-user" in request.headers:
+        if (user.name != "" and not user.master) or impersonates(request.headers):
             user = impersonated(self.authorizer, request, user)
             self.authorizer.check(user, access_of(found, verb))
         if verb == "":
@@ -200,6 +200,7 @@ class ApiServer:
 
     async def _write(self, call: Call, found: Route, verb: str) -> Answer:
         kind = found.kind
+        check_accept(call.request)
         match verb:
             case "create":
                 if found.name:
@@ -227,6 +228,8 @@ class ApiServer:
         if verb not in sub.verbs:
             raise method_not_allowed()
         call = Call(request, found, user, verb)
+        if verb in ("update", "patch"):
+            check_accept(request)
         special = self._special.get((found.resource.collection.name, found.subresource, request.method))
         if special is not None:
             return await special(call)
@@ -262,7 +265,7 @@ class ApiServer:
     async def _other(self, request: Request, found: Unserved | None, user: User) -> Answer:
         path = request.path.rstrip("/") or "/"
         verb = request.method.lower()
-        if user is NOBODY or not user.master or "impersonate-user" in request.headers:
+        if user is NOBODY or not user.master or impersonates(request.headers):
             user = impersonated(self.authorizer, request, user)
             self.authorizer.check(user, Access("get" if verb == "head" else verb, path=path))
         if isinstance(found, Unserved):
@@ -286,6 +289,9 @@ class ApiServer:
         answer = self.discovery.answer(request)
         if answer is not None:
             return answer
+        parts = path.split("/", 3)
+        if parts[1] == "api" or (parts[1] == "apis" and len(parts) > 2 and parts[2] in self.registry.built_in):
+            raise no_such_resource()
         return Response(404, b"404 page not found\n", "text/plain; charset=utf-8")
 
 
@@ -305,6 +311,20 @@ def verb_of(request: Request, found: Route) -> str:
     if found.subresource == "proxy" and method in ("HEAD", "OPTIONS"):
         return "get"
     return VERBS.get(method, "")
+
+
+def reached(found: Route, answer: Answer) -> bool:
+    """Whether a request came as far as its kind, and was not refused for its path, its method or what it takes."""
+    if found.subresource and found.subresource not in found.kind.subresources:
+        return False
+    return not isinstance(answer, Response) or answer.status not in (405, 406)
+
+
+def check_accept(request: Request) -> None:
+    """Nothing is written for a client that takes no answer."""
+    accept = request.headers.get("accept")
+    if accept:
+        negotiate(accept, request.option("includeObject"))
 
 
 def warned(call: Call, refusal: Refusal) -> Response:
@@ -380,7 +400,7 @@ class Door(Server):
     """One of the server's doors: refusals that never become a request are Statuses too."""
 
     def refusal(self, status: int, text: str) -> Response:
-        return Refusal(status, text, details={}).response()
+        return Refusal(status, text, details=None if status == 413 else {}).response()
 
     def failure(self, request: Request, error: BaseException) -> Response:
         log.error("%s %s failed", request.method, request.path, exc_info=error)

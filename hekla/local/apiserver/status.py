@@ -9,6 +9,7 @@ import msgspec
 
 from hekla.kube.http.server import Response
 from hekla.local.apiserver.kind import FieldError, Kind
+from hekla.local.apiserver.objects.gowords import quoted
 
 REASONS = {
     400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 405: "MethodNotAllowed", 406: "NotAcceptable",
@@ -97,8 +98,9 @@ def method_not_allowed() -> Refusal:
     return Refusal(405, "the server does not allow this method on the requested resource", details={})
 
 
-def already_exists(kind: Kind, name: str) -> Refusal:
-    return Refusal(409, f'{qualified(kind)} "{name}" already exists', reason="AlreadyExists", details=details(kind, name))
+def already_exists(kind: Kind, name: str, going: bool = False) -> Refusal:
+    prefix = "object is being deleted: " if going else ""
+    return Refusal(409, f'{prefix}{qualified(kind)} "{name}" already exists', reason="AlreadyExists", details=details(kind, name))
 
 
 def conflict(kind: Kind, name: str, why: str = "", resource: str = "") -> Refusal:
@@ -117,7 +119,7 @@ def forbidden(kind: Kind, name: str, why: str, causes: Sequence[Cause] = ()) -> 
 def invalid(kind: Kind, name: str, errors: Sequence[FieldError]) -> Refusal:
     texts = [f"{error.field}: {error.text}" for error in errors]
     what = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
-    message = f'{what} "{name}" is invalid: ' + (texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
+    message = f"{what} {quoted(name)} is invalid: " + (texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
     causes = [{"reason": error.reason, "message": error.text, "field": error.field} for error in errors]
     return Refusal(422, message, details=details(kind, name, by_kind=True, causes=causes))
 

@@ -269,9 +269,9 @@ class Collection:
         those who keep books."""
         return self._accept(MODIFIED, tree, old, old.held if held is None else held, kept, fields, counts)
 
-    def delete(self, tree: Json, old: Row) -> Write:
-        """Accepts the removal of `old`; `tree` is its last state."""
-        return self._accept(DELETED, tree, old, old.held)
+    def delete(self, tree: Json, old: Row, held: Ownership | None = None) -> Write:
+        """Accepts the removal of `old`; `tree` is its last state, whose fields keep their owners where nothing else is said."""
+        return self._accept(DELETED, tree, old, old.held if held is None else held)
 
     def _accept(
         self,

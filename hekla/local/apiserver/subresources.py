@@ -11,16 +11,31 @@ from hekla.kube.http.server import Response
 from hekla.local.apiserver import bodies, parts
 from hekla.local.apiserver.admission import Attributes
 from hekla.local.apiserver.call import Call, read_body
-from hekla.local.apiserver.forms import plain
-from hekla.local.apiserver.kind import FieldError, Json
+from hekla.local.apiserver.forms import MetadataForm, TableForm, wanted
+from hekla.local.apiserver.kind import Column, FieldError, Json, Kind
+from hekla.local.apiserver.objects.columns import AGE, NAME
 from hekla.local.apiserver.podconditions import set_condition
 from hekla.local.apiserver.status import CREATED, Refusal, bad_request, conflict, invalid, not_found
 from hekla.local.apiserver.store import Row, encode
-from hekla.local.apiserver.writing import RETRIES, Writer
+from hekla.local.apiserver.writing import Writer
+
+SCALE = Kind("autoscaling", "v1", "Scale", "scales", True)
+SCALE_COLUMNS = (
+    NAME._replace(format=""),
+    Column(
+        "Desired", "integer", "", "How many instances the object should have.", 0,
+        lambda tree, now: tree["spec"].get("replicas", 0),
+    ),
+    Column(
+        "Available", "integer", "", "How many instances of the object were seen.", 0,
+        lambda tree, now: tree["status"].get("replicas", 0),
+    ),
+    AGE,
+)  # fmt: skip
 
 
 class Subresources:
-    """binding, scale and finalize; status is an ordinary update, eviction and token have files of their own."""
+    """binding and scale; status and finalize are ordinary updates, eviction and token have files of their own."""
 
     def __init__(self, writer: Writer) -> None:
         self.writer = writer
@@ -119,21 +134,22 @@ class Subresources:
         row = call.resource.collection.rows.get(call.route.key)
         if row is None:
             raise not_found(call.route.kind, call.route.name)
-        return call.respond(200, encode(self.scale_of(call, row)))
+        return self._shown(call, self.scale_of(call, row))
+
+    @staticmethod
+    def _shown(call: Call, scale: Json) -> Response:
+        form = wanted(call.request.headers, call.request.option("includeObject"))
+        if isinstance(form, TableForm):
+            return call.respond(200, encode(form.of_tree(SCALE_COLUMNS, scale)))
+        return call.respond(200, encode(form.of_metadata(scale["metadata"]) if isinstance(form, MetadataForm) else scale))
 
     async def put_scale(self, call: Call, scale: Json) -> Response:
         """Writes spec.replicas of a Scale into the object."""
         kind, paths = call.route.kind, call.route.kind.scale
-        for part in ("metadata", "spec"):
-            if not isinstance(scale.get(part) or {}, dict):
-                raise bad_request(f"json: cannot unmarshal into Go struct field Scale.{part} of type object")
         replicas = (scale.get("spec") or {}).get("replicas", 0)
-        if not isinstance(replicas, int) or isinstance(replicas, bool):
-            raise bad_request("json: cannot unmarshal into Go struct field ScaleSpec.spec.replicas of type int32")
         if replicas < 0:
             error = FieldError("spec.replicas", "FieldValueInvalid", f"Invalid value: {replicas}: must be greater than or equal to 0")
-            refusal = invalid(kind, call.route.name, [error])
-            raise Refusal(422, f'Scale.autoscaling "{call.route.name}" is invalid: {error.field}: {error.text}', details=refusal.details)
+            raise invalid(SCALE, call.route.name, [error])
         version = (scale.get("metadata") or {}).get("resourceVersion") or ""
         uid = (scale.get("metadata") or {}).get("uid") or ""
 
@@ -153,44 +169,14 @@ class Subresources:
     def scale_answer(self, call: Call, row: Row | None, tree: Json) -> Response:
         """The Scale of a written object; under dry run there is no row, and the tree says what would have been written."""
         if row is not None:
-            return call.respond(200, encode(self.scale_of(call, row)))
+            return self._shown(call, self.scale_of(call, row))
         found = call.resource.collection.rows.get(call.route.key)
         if found is None:
             raise not_found(call.route.kind, call.route.name)
         dry = self.scale_of(call, found)
         replicas = at(tree, call.route.kind.scale.spec_replicas)
         dry["spec"] = {"replicas": replicas} if replicas else {}
-        return call.respond(200, encode(dry))
-
-    # --- namespaces -----------------------------------------------------------------------------------------------------
-
-    async def finalize(self, call: Call) -> Response:
-        """PUT namespaces/<n>/finalize: takes spec.finalizers; the namespace goes when the last one does."""
-        tree = read_body(call)
-        wanted = (tree.get("spec") or {}).get("finalizers") or []
-        kind, collection = call.route.kind, call.resource.collection
-        version = tree["metadata"].get("resourceVersion")
-        for attempt in range(RETRIES):
-            row = collection.newest(call.route.name)
-            if row is None:
-                raise not_found(kind, call.route.name)
-            if version and version != str(row.version):
-                raise conflict(kind, call.route.name)
-            namespace = row.tree()
-            spec = namespace.setdefault("spec", {})
-            if wanted:
-                spec["finalizers"] = wanted
-            else:
-                spec.pop("finalizers", None)
-            if attempt == 0 and call.dry_run:
-                return call.respond(200, encode(call.resource.typed(namespace)))
-            metadata = namespace["metadata"]
-            if "deletionTimestamp" in metadata and not wanted and not metadata.get("finalizers"):
-                row = await self.writer.stored(collection.delete(namespace, row))
-            else:
-                row = await self.writer.stored(collection.update(namespace, row))
-            return call.respond(200, plain(call.request.headers).object(call.resource, row))
-        raise AssertionError("the loop above returns")
+        return self._shown(call, dry)
 
 
 class Binding(msgspec.Struct, forbid_unknown_fields=True):
@@ -222,8 +208,8 @@ def selector_text(selector: Json) -> str:
     if selector and not ({"matchLabels", "matchExpressions"} & selector.keys()):
         return ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
     terms = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]
-    for wanted in selector.get("matchExpressions") or []:
-        key, operator, values = wanted.get("key"), wanted.get("operator"), sorted(wanted.get("values") or [])
+    for term in selector.get("matchExpressions") or []:
+        key, operator, values = term.get("key"), term.get("operator"), sorted(term.get("values") or [])
         match operator:
             case "Exists":
                 terms.append(key)

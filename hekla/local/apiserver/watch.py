@@ -9,9 +9,20 @@ from collections import deque
 import msgspec
 
 from hekla.kube.http.server import Body, Request, Stream
-from hekla.local.apiserver.forms import LEAN, METADATA, PLAIN, TABLES, Form, event_bytes, moved_version, wanted
+from hekla.local.apiserver.forms import (
+    LEAN,
+    PLAIN,
+    Form,
+    MetadataListForm,
+    TableForm,
+    event_bytes,
+    moved_version,
+    not_acceptable_as,
+    wanted,
+)
 from hekla.local.apiserver.kind import FieldError
-from hekla.local.apiserver.reading import number_option, selected, version_option
+from hekla.local.apiserver.objects.errors import forbidden, not_supported
+from hekla.local.apiserver.reading import check_numbers, number_option, selected, version_option
 from hekla.local.apiserver.registry import Resource
 from hekla.local.apiserver.route import Route
 from hekla.local.apiserver.selection import Selection, select
@@ -21,35 +32,40 @@ from hekla.local.apiserver.store import ADDED, DELETED, MODIFIED, Collection, Ev
 BUFFER = 32 * 1024 * 1024
 """Bytes that a watcher may leave unread before it is cut off."""
 BOOKMARK_SECONDS = 55.0
+LAST_BOOKMARK = 2.0
+"""A watch of fewer seconds ends without a last bookmark."""
 PIECE = 256 * 1024
+ONLY_STREAMS = (
+    "only the following media types are accepted: application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+)
 
 
 def check_watch_options(request: Request) -> None:
     match = request.option("resourceVersionMatch")
     errors: list[FieldError] = []
-    if request.flag("sendInitialEvents"):
-        if match != "NotOlderThan":
-            errors.append(
-                FieldError(
-                    "resourceVersionMatch", "FieldValueForbidden",
-                    "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-                )
-            )  # fmt: skip
-    elif match and not request.option("sendInitialEvents"):
-        errors.append(
-            FieldError(
-                "resourceVersionMatch", "FieldValueForbidden",
-                "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-            )
-        )  # fmt: skip
+    says = "sendInitialEvents" in request.options
+    if says and match != "NotOlderThan":
+        errors.append(forbidden("resourceVersionMatch", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"))
+    if match and not says:
+        why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        errors.append(forbidden("resourceVersionMatch", why))
+    if match and match != "NotOlderThan":
+        errors.append(not_supported("resourceVersionMatch", match, ("NotOlderThan",)))
+    if match and request.option("continue"):
+        errors.append(forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided"))
     if errors:
         raise invalid_option("ListOptions", errors)
 
 
 def watch(store: Store, request: Request, route: Route) -> Stream:
     """Answers a watch request; raises what is refused before the stream begins."""
+    check_numbers(request)
     check_watch_options(request)
     form = wanted(request.headers, request.option("includeObject"))
+    if form is PLAIN and request.headers.get("accept", "").startswith("application/yaml"):
+        raise not_acceptable_as(ONLY_STREAMS)
+    if isinstance(form, MetadataListForm):
+        form = PLAIN  # an event shows an object, which is no list
     selection = select(route.resource, route.namespace, route.name, request.option("labelSelector"), request.option("fieldSelector"))
     watcher = Watcher(store, route.resource, selection, form)
     watcher.version = version_option(request)
@@ -107,6 +123,8 @@ class Watcher:
             self.version = self.store.committed
         else:
             rows = []
+            if self.version == 0:  # from now on
+                self.version = self.store.committed
             found = collection.since(self.version) if self.version <= self.store.committed else []
             if found is None:
                 self._tell_error(expired(f"too old resource version: {self.version} ({collection.floor})"))
@@ -132,7 +150,7 @@ class Watcher:
                 timer = self.store.loop.call_later(BOOKMARK_SECONDS, self._bookmark_later)
                 self._timer = timer
             await self._over
-            if self.bookmarks and not body.closed:
+            if self.bookmarks and self.seconds > LAST_BOOKMARK and not body.closed:
                 body.write(self.form.bookmark(self.resource, self._told(), False))
         finally:
             collection.watchers.discard(self.on_events)
@@ -143,7 +161,7 @@ class Watcher:
     @property
     def converts(self) -> bool:
         """Whether a webhook has to be asked before an object can be told."""
-        return self.resource.kind.conversion is not None and self.form is not METADATA
+        return self.resource.kind.conversion is not None and self.form.versioned
 
     async def _follow_converted(self) -> None:
         """Tells what waits, and then what comes, each batch once it is converted."""
@@ -292,7 +310,7 @@ class Watcher:
             self._body.write(b"".join(pieces))
 
     def _event(self, type: str, row: Row, event: Event) -> bytes:
-        if self._first and self.form in TABLES.values():
+        if self._first and isinstance(self.form, TableForm):
             return self._encode(type, row)
         self._first = False
         return event_bytes(self.form, self.resource, type, row, event)

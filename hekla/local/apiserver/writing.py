@@ -17,11 +17,12 @@ from hekla.kube.http.server import Response
 from hekla.local.apiserver import parts
 from hekla.local.apiserver.admission import Admission, Attributes
 from hekla.local.apiserver.call import Call, read_body
-from hekla.local.apiserver.forms import negotiate, plain
+from hekla.local.apiserver.forms import wanted
 from hekla.local.apiserver.fresh import generated_name, new_uid, now
 from hekla.local.apiserver.kind import FieldError, Json, Kind
 from hekla.local.apiserver.narrow import NARROW
 from hekla.local.apiserver.objects import names, ownership
+from hekla.local.apiserver.objects.gowords import quoted
 from hekla.local.apiserver.objects.ownership import Owner, Shares
 from hekla.local.apiserver.owners import NOBODY, Ownership
 from hekla.local.apiserver.registry import Registry, Resource
@@ -30,6 +31,9 @@ from hekla.local.apiserver.scopes import scope_of
 from hekla.local.apiserver.status import Refusal, already_exists, bad_request, conflict, internal, invalid, method_not_allowed, not_found
 from hekla.local.apiserver.store import Row, Store, Write, WriteLost, decode, encode
 
+NAMELESS = FieldError("metadata.name", "FieldValueRequired", "Required value: name or generateName is required")
+UNSENT = ("managedFields", "deletionTimestamp", "deletionGracePeriodSeconds")
+"""Metadata that nobody sends with a new object."""
 SERVER_METADATA = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 RETRIES = 5
 Change = Callable[[Json], Json]
@@ -57,8 +61,6 @@ class Writer:
         route = call.route
         if route.kind.namespaced and not route.namespace:
             raise method_not_allowed()
-        if call.request.headers.get("accept"):
-            negotiate(call.request.headers["accept"])
         tree = read_body(call)
         return await self.create_tree(call, call.resource, route.namespace, tree)
 
@@ -68,9 +70,10 @@ class Writer:
 
     def answer(self, call: Call, status: int, row: Row | None, tree: Json) -> Response:
         """The written object; `tree` is it under dry run, when there is no row."""
+        form = wanted(call.request.headers, call.request.option("includeObject"))
         if row is None:
-            return call.respond(status, encode(self._shown(call.resource, tree)))
-        return call.respond(status, plain(call.request.headers).object(call.resource, row))
+            return call.respond(status, encode(form.dry(call.resource, tree)))
+        return call.respond(status, form.object(call.resource, row))
 
     async def add(
         self,
@@ -88,7 +91,8 @@ class Writer:
         if metadata.get("resourceVersion"):
             raise Refusal(500, "resourceVersion should not be set on objects to be created", reason="", details=None)
         self._place(kind, metadata, namespace)
-        metadata.pop("managedFields", None)
+        for name in UNSENT:
+            metadata.pop(name, None)
         strategy.default(tree)
         # What admission adds from here on is owned by nobody.
         if claimed is None:
@@ -100,7 +104,7 @@ class Writer:
         tree = self.admission.mutate(attributes)
         if self.admission.mutating_webhooks(attributes):
             tree = await self.admission.call_mutating(attributes)
-        generated = self._name(kind, tree["metadata"])
+        missing, generated = self._name(kind, tree["metadata"])
         metadata = tree["metadata"]
         self._place(kind, metadata, namespace)
         attributes.name = metadata["name"]
@@ -113,10 +117,15 @@ class Writer:
         strategy.prepare_create(tree)
         errors = list(strategy.validate_create(tree)) if validate else []
         why = refuse_name(kind, metadata["name"])
-        if why is not None and not any(error.field == "metadata.name" for error in errors):
-            errors.insert(0, FieldError("metadata.name", "FieldValueInvalid", f'Invalid value: "{metadata["name"]}": {why}'))
+        if missing:
+            errors = [NAMELESS, *(error for error in errors if error.field != "metadata.name")]
+        elif why is not None and not any(error.field == "metadata.name" for error in errors):
+            errors.insert(0, FieldError("metadata.name", "FieldValueInvalid", f"Invalid value: {quoted(metadata['name'])}: {why}"))
         if errors:
             raise invalid(kind, metadata["name"], errors)
+        if strategy.warnings is not None:
+            for text in strategy.warnings(tree, None):
+                call.warn(text)
         if self.admission.validating_webhooks(attributes):
             await self.admission.call_validating(attributes)
         collection = resource.collection
@@ -126,10 +135,10 @@ class Writer:
             stored = kind.keep(tree) if kind.keep is not None else tree
         key = f"{namespace}/{metadata['name']}" if namespace else metadata["name"]
         attempts = 8
-        while collection.newest(key) is not None:
+        while (there := collection.newest(key)) is not None:
             attempts -= 1
             if not generated or attempts == 0:
-                raise already_exists(kind, metadata["name"])
+                raise already_exists(kind, metadata["name"], going=b'"deletionTimestamp":' in there.data)
             metadata["name"] = stored["metadata"]["name"] = generated_name(metadata["generateName"])
             key = f"{namespace}/{metadata['name']}" if namespace else metadata["name"]
         self.admission.last_look(attributes)
@@ -148,18 +157,16 @@ class Writer:
         else:
             metadata.pop("namespace", None)
 
-    def _name(self, kind: Kind, metadata: Json) -> bool:
-        """Sees that there is a name; True when it was made up."""
+    def _name(self, kind: Kind, metadata: Json) -> tuple[bool, bool]:
+        """Sees that there is a name; (whether it is missing, whether it was made up)."""
         if metadata.get("name"):
-            return False
+            return False, False
         prefix = metadata.get("generateName")
-        if not prefix:
-            raise invalid(kind, "", [FieldError("metadata.name", "FieldValueRequired", "Required value: name or generateName is required")])
-        metadata["name"] = generated_name(prefix)
-        return True
-
-    def _shown(self, resource: Resource, tree: Json) -> Json:
-        return {"kind": resource.kind.kind, "apiVersion": resource.kind.api_version, **tree}
+        if not prefix and kind.kind == "LimitRange":
+            metadata["name"] = new_uid()
+            return False, False
+        metadata["name"] = generated_name(prefix) if prefix else ""
+        return not prefix, bool(prefix)
 
     async def stored(self, write: Write) -> Row:
         """Waits for the disk."""
@@ -263,7 +270,7 @@ class Writer:
                 kept = kind.keep(new)
             metadata = kept["metadata"]
             if "deletionTimestamp" in metadata and not metadata.get("finalizers") and self._may_go(collection.name, kept):
-                return await self.stored(collection.delete(kept, row)), new
+                return await self.stored(collection.delete(kept, row, held)), new
             return await self.stored(collection.update(kept, row, held)), new
         raise AssertionError("the loop above ends by return or raise")
 
@@ -321,6 +328,9 @@ class Writer:
         errors = list(errors) + new_finalizers(metadata, before)
         if errors:
             raise invalid(kind, row.name, errors)
+        if strategy.warnings is not None and not subresource:
+            for text in strategy.warnings(new, old):
+                call.warn(text)
         operation.object = new
         if admit and self.admission.validating_webhooks(operation):
             await self.admission.call_validating(operation)
@@ -341,6 +351,8 @@ class Writer:
                 if read is not None and read[0] is not None:
                     held = read
         scope = scope_of(self.registry, resource, endpoint)
+        if scope.metadata:
+            new = {**new, "metadata": with_fields_of(new["metadata"], old["metadata"], scope.metadata)}
         # What comes in through scale has no time.
         timed = endpoint != "scale"
         return book.updated(scope, old, new, held, Owner(call.manager, ownership.UPDATE, endpoint, scope.version), timed=timed)
@@ -400,6 +412,11 @@ def same_but_times(claimed: Shares, held: Ownership) -> bool:
     return before.keys() == claimed.keys() and all(
         (share.version, share.fields) == (before[owner].version, before[owner].fields) for owner, share in claimed.items()
     )
+
+
+def with_fields_of(tree: Json, other: Json, names: Sequence[str]) -> Json:
+    """A tree with some of its fields as another one has them."""
+    return {name: value for name, value in tree.items() if name not in names} | {name: other[name] for name in names if name in other}
 
 
 def tree_copy(tree: Any) -> Any:

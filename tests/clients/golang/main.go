@@ -54,7 +54,7 @@ func main() {
 		name string
 		run  func(context.Context) error
 	}{
-		{"typed", told.typed}, {"informer", told.informer}, {"leader", told.leader}, {"exec spdy", told.execSPDY},
+		{"typed", told.typed}, {"openapi", told.openapi}, {"informer", told.informer}, {"leader", told.leader}, {"exec spdy", told.execSPDY},
 		{"exec websocket", told.execWebSocket}, {"forward spdy", told.forwardSPDY}, {"forward websocket", told.forwardWebSocket},
 	} {
 		if err := part.run(ctx); err != nil {
@@ -68,6 +68,29 @@ func must(err error) {
 	if err != nil {
 		log.Fatal(err)
 	}
+}
+
+// openapi reads the schemas of version 2, which come as protobuf, and finds a kind among them.
+func (s story) openapi(context.Context) error {
+	document, err := s.client.Discovery().OpenAPISchema()
+	if err != nil {
+		return err
+	}
+	kinds := 0
+	for _, definition := range document.GetDefinitions().GetAdditionalProperties() {
+		for _, extension := range definition.GetValue().GetVendorExtension() {
+			if extension.GetName() == "x-kubernetes-group-version-kind" {
+				kinds++
+			}
+		}
+		if strings.HasSuffix(definition.GetName(), ".apps.v1.DeploymentSpec") && definition.GetValue().GetProperties() == nil {
+			return errors.New("a deployment's spec has no properties")
+		}
+	}
+	if kinds < 50 || len(document.GetPaths().GetPath()) < 50 {
+		return fmt.Errorf("%d kinds and %d paths are described", kinds, len(document.GetPaths().GetPath()))
+	}
+	return nil
 }
 
 // typed writes, reads and changes objects with protobuf bodies.

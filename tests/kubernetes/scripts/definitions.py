@@ -83,6 +83,9 @@ def definitions() -> Iterator[Step]:
     yield Step("POST", where, {**toy("b"), "apiVersion": "else/v1"})
     yield Step("POST", where, {"metadata": {"name": "b"}, "spec": {"size": 1}})
     yield Step("POST", where, {**toy("b"), "spec": None})
+    yield Step("POST", where, {key: value for key, value in toy("b").items() if key != "apiVersion"})
+    yield Step("POST", where, b"nonsense")
+    yield Step("POST", where, b"[]")
     yield Step("POST", where, {key: value for key, value in toy("b").items() if key != "spec"})
     for number, spec in enumerate(
         (
@@ -109,6 +112,9 @@ def definitions() -> Iterator[Step]:
             {"nested": {"deep": None}},
             {"color": None},
             {"size": 0, "color": "green", "name": "A"},
+            {"size": -1},
+            {"size": 2**31},
+            {"tags": None, "ports": {}},
         )
     ):
         yield Step("POST", where, toy(f"m{number}", **spec), query={"dryRun": "All"})
@@ -175,6 +181,10 @@ def definition_mistakes() -> Iterator[Step]:
         {"type": "object", "anyOf": [{"type": "object"}]},
         {"type": "object", "properties": {"a": {"type": "object", "x-kubernetes-embedded-resource": True}}},
         {"type": "object", "nullable": True},
+        {"type": "object", "properties": {"a": {"type": "string", "pattern": "[a"}}},
+        {"type": "object", "properties": {"a": {"type": "string", "pattern": "(?=x)"}}},
+        {"type": "object", "properties": {"a": {"type": "string", "format": "email"}, "b": {"type": "number", "format": "int32"}}},
+        {"type": "object", "properties": {"a": {"type": "object", "default": {"b": "x"}, "properties": {"b": {"type": "integer"}}}}},
         {"type": "object", "properties": {"a": {"type": "integer", "format": "odd", "minimum": 5, "maximum": 1}}},
     ]
     for spec in specs:

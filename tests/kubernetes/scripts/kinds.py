@@ -59,12 +59,31 @@ def validation() -> Iterator[Step]:
     for key in ("a", "a/b", "a/b/c", "/b", "A.b/c", "x" * 64, "x" * 254 + "/a", "-a", "kubernetes.io/x"):
         metadata = {"name": "x", "labels": {key: "v"}, "annotations": {key: "v v"}, "finalizers": [key]}
         yield Step("POST", MAPS, {**config("x"), "metadata": metadata}, query={"dryRun": "All"})
+    yield Step("PUT", "/apis/storage.k8s.io/v1/csinodes/x", {"metadata": {"name": "x"}, "status": [None]})
+    yield Step("POST", f"{NS}/limitranges", {"spec": {"limits": [{"type": "Container", "max": {"spec": "1"}}]}}, query={"dryRun": "All"})
+    yield Step("POST", f"{NS}/limitranges", {"spec": {"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}}, query={"dryRun": "All"})
+    slices = "/apis/discovery.k8s.io/v1/namespaces/{{ns}}/endpointslices"
+    addresses = {
+        "IPv4": ("100%", "::1", "127.0.0.1", "0.0.0.0", "169.254.1.1", "224.0.0.5"), "IPv6": ("10.0.0.1", "fe80::1"), "FQDN": ("a.b", "A_"),
+    }  # fmt: skip
+    for kind, address in ((kind, address) for kind, some in addresses.items() for address in some):
+        body = {"metadata": {"name": "x"}, "addressType": kind, "endpoints": [{"addresses": [address]}]}
+        yield Step("POST", slices, body, query={"dryRun": "All"})
+    ports = [{"name": "a", "port": 1}, {"name": "a", "port": 2}, {"name": "A", "port": 1, "protocol": "x", "appProtocol": "a b"}]
+    body = {"metadata": {"name": "x"}, "addressType": "IPv4", "endpoints": [{"addresses": []}], "ports": ports}
+    yield Step("POST", slices, body, query={"dryRun": "All"})
 
 
 def namespaces() -> Iterator[Step]:
     one = "/api/v1/namespaces/{{ns}}-n"
     yield Step("POST", "/api/v1/namespaces", {"metadata": {"name": "{{ns}}-n", "labels": {"a": "1"}}})
     yield Step("PUT", f"{one}/finalize", {"metadata": {"name": "{{ns}}-n"}, "spec": {"finalizers": ["kubernetes", "example.com/f"]}})
+    odd = {"metadata": {"name": "{{ns}}-n"}, "spec": {"finalizers": ["bare", "a b/c"]}}
+    yield Step("PUT", f"{one}/finalize", odd, query={"dryRun": "All"})
+    labelled = {"name": "{{ns}}-n", "labels": {"b": "2"}, "resourceVersion": "1"}
+    yield Step("PUT", f"{one}/finalize", {"metadata": labelled, "spec": {"finalizers": ["kubernetes"]}})
+    yield Step("PUT", "/api/v1/namespaces/absent/finalize", {"metadata": {"name": "absent"}})
+    yield Step("PUT", f"{one}/finalize", {"metadata": {"name": "other"}})
     yield Step("PATCH", f"{one}/status", {"status": {"conditions": [{"type": "X", "status": "True"}]}}, MERGE)
     yield Step("DELETE", one)
     yield Step("POST", f"{one}/configmaps", config("late"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.cluster.api import MERGE, TABLE, Tree
+from tests.cluster.api import APPLY, MERGE, TABLE, Tree
 from tests.kubernetes.exchange import Step
 from tests.kubernetes.samples import SELECTOR, TEMPLATE
 from tests.kubernetes.scripts.places import NS, PODS, pod
@@ -33,6 +33,10 @@ def services() -> Iterator[Step]:
             {"type": "NodePort", "ports": [{"port": 80, "nodePort": 80}]},
             {"ports": [{"port": 80}], "selector": {"a b": "c"}},
             {"ports": [{"port": 80}], "sessionAffinity": "x", "externalTrafficPolicy": "y"},
+            {"ports": [{"port": 80}], "externalName": "x", "trafficDistribution": "PreferClose"},
+            {"type": "NodePort", "ports": [{"port": 80}], "externalTrafficPolicy": "y"},
+            {"ports": [{"port": 80}], "clusterIP": "None", "selector": {"a": "b"}, "sessionAffinity": "ClientIP"},
+            {"ports": [{"port": 80}], "externalIPs": ["192.0.2.1"]},
         )
     ):
         yield Step("POST", where, {"metadata": {"name": f"s{number}"}, "spec": spec})
@@ -41,6 +45,8 @@ def services() -> Iterator[Step]:
     yield Step("PATCH", f"{where}/s0", {"spec": {"type": "ExternalName", "externalName": "x"}}, MERGE)
     yield Step("GET", where, accept=TABLE)
     yield Step("DELETE", f"{where}/s0")
+    yield Step("POST", where, {"metadata": {}, "spec": {"ports": [{"port": 80}]}})
+    yield Step("PUT", f"{where}/late/status", {"metadata": {"name": "late"}, "spec": {"ports": [{"port": 80}]}})
 
 
 def workloads() -> Iterator[Step]:
@@ -193,4 +199,8 @@ def webhooks() -> Iterator[Step]:
     ]
     for number, change in enumerate(changes):
         yield Step("POST", where, {"metadata": {"name": f"m{number}"}, "webhooks": [{**hook, **change}]}, query={"dryRun": "All"})
+    empty = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "webhooks": []}
+    for _ in range(2):
+        body = {**empty, "metadata": {"name": "{{ns}}-empty"}}
+        yield Step("PATCH", f"{where}/{{{{ns}}}}-empty", body, APPLY, query={"fieldManager": "a"})
     yield Step("DELETE", f"{where}/{{{{ns}}}}")

@@ -97,6 +97,17 @@ def pods() -> Iterator[Step]:
         {"initContainers": [{"name": "s", "image": "i", "restartPolicy": "Always"}]},
         {"initContainers": [{"name": "s", "image": "i", "restartPolicy": "x", "livenessProbe": probe}]},
     ]
+    odd: list[Tree] = [
+        {"nodeSelector": {"beta.kubernetes.io/os": "linux"}, "imagePullSecrets": [{"name": "a"}, {"name": "a"}]},
+        {"containers": [{**full, "env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}], "ports": []}]},
+        {"containers": [{"name": name, "image": "i", "ports": [{"containerPort": 80, "name": "a"}]} for name in ("c", "d")]},
+        {"containers": [{"name": "c", "image": "i", "resources": {"limits": {"memory": "1500m"}}}], "hostAliases": [{"ip": "1.1.1.1"}] * 2},
+        {"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "a", "whenUnsatisfiable": "DoNotSchedule"}]},
+        {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "a"}]}}},
+        {"volumes": [{"name": "g", "gitRepo": {"repository": "r"}}, {"name": "r", "rbd": {"image": "i", "monitors": ["m"]}}]},
+        {"terminationGracePeriodSeconds": -5},
+    ]
+    mistakes += odd
     for number, mistake in enumerate(mistakes):
         yield Step("POST", PODS, pod(f"m{number}", **mistake), query={"dryRun": "All"})
 

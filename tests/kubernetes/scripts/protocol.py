@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from tests.cluster.api import JSON, PROTOBUF, TABLE, YAML
+from tests.cluster.api import JSON, MERGE, PROTOBUF, TABLE, YAML
 from tests.kubernetes.exchange import Step
 from tests.kubernetes.samples import SAMPLES
 from tests.kubernetes.scripts.places import AGGREGATED, MAPS, NS, PARTIAL, PARTIALS, PODS, config
@@ -16,6 +16,9 @@ def http() -> Iterator[Step]:
     yield Step("GET", "/nothing")
     yield Step("GET", "/apis/nothing.example.com/v1/things")
     yield Step("GET", "/apis/apps/v9/deployments")
+    yield Step("GET", "/apis/apps/v9")
+    yield Step("GET", "/apis/apps/nothing/at/all")
+    yield Step("GET", "/api/v9/pods")
     yield Step("GET", "/api/v1/things")
     yield Step("GET", f"{NS}/things/x")
     yield Step("GET", f"{MAPS}/absent")
@@ -70,6 +73,9 @@ def bodies() -> Iterator[Step]:
     yield Step("POST", MAPS, b"{", JSON)
     yield Step("POST", MAPS, b"nonsense", JSON)
     yield Step("POST", MAPS, b"[]", JSON)
+    for text in (b"[1,", b"[1 2]", b'{"a":tru}', b'{"a":1.}', b'{"a":-}', b'{"a":"\\x"}', b'{"a":"\x01"}', b'{"a" 1}', b'{"a":1 "b"}',
+                 b'{a:1}', b"{} {}", b'{"a":1e}', b'{"a":[}', b"\x9e", b"'"):  # fmt: skip
+        yield Step("POST", MAPS, text, JSON)
     yield Step("POST", MAPS, b"null", JSON)
     yield Step("POST", MAPS, b"{}", JSON)
     yield Step("POST", MAPS, b'{"metadata":{"name":"x"},"data":{"a":1}}', JSON)
@@ -144,6 +150,12 @@ def reading() -> Iterator[Step]:
     yield Step("GET", f"{MAPS}/absent", accept=TABLE)
     yield Step("GET", f"{MAPS}/x", accept=f"{TABLE},{JSON}")
     yield Step("GET", f"{MAPS}/x", accept="application/json;as=Table;v=v1beta1;g=meta.k8s.io")
+    yield Step("GET", MAPS, accept=PARTIAL)
+    yield Step("GET", MAPS, accept="application/json;as=PartialObjectMetadataList;v=v1beta1;g=meta.k8s.io")
+    yield Step("PATCH", f"{MAPS}/x", {"metadata": {"labels": {"a": "b"}}}, MERGE, accept=PARTIAL)
+    yield Step("PATCH", f"{MAPS}/x", {"metadata": {"labels": {"a": "c"}}}, MERGE, accept=TABLE)
+    yield Step("PATCH", f"{MAPS}/x", {"metadata": {"labels": {"a": "d"}}}, MERGE, accept="text/html")
+    yield Step("DELETE", f"{MAPS}/x", accept=PARTIAL, query={"dryRun": "All"})
     yield Step("GET", f"{PODS}/x/log")
     yield Step("GET", f"{PODS}/x/exec")
     yield Step("GET", "/api/v1/nodes/absent/proxy")

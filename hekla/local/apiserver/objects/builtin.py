@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hekla.local.apiserver.kind import ALL_VERBS, Kind, Strategy, Subresource
-from hekla.local.apiserver.objects import autoscalers, columns, decode, events, fields, names, strategies
+from hekla.local.apiserver.objects import autoscalers, columns, decode, events, fields, names, strategies, warnings
 from hekla.local.apiserver.objects import scale as scaling
 
 _READ_WRITE = ("get", "patch", "update")
@@ -200,7 +200,7 @@ TABLE: dict[tuple[str, str], tuple[_Row, ...]] = {
     ("certificates.k8s.io", "v1"): (
         _Row(
             "CertificateSigningRequest", "certificatesigningrequests", "csr", "C", selectable="spec.signerName",
-            subresources={"approval": STATUS, "status": STATUS},
+            subresources={"approval": STATUS, "status": STATUS}, name_rule=names.path_segment,
         ),
     ),
     ("flowcontrol.apiserver.k8s.io", "v1"): (
@@ -266,6 +266,7 @@ def _strategy(group: str, row: _Row) -> Strategy:
         prepare_decision=strategies.certificate_decision if row.kind == "CertificateSigningRequest" else None,
         generation="g" in row.flags,
         unconditional_update="v" not in row.flags,
+        warnings=warnings.OF.get(key),
         parts=strategies.parts(key),
         create_on_update="u" in row.flags,
         returns_object_on_delete="d" in row.flags,

@@ -14,8 +14,9 @@ import msgspec
 from hekla.local.apiserver.kind import Column, Decoded, FieldError, Json, Kind, Parts, Strategy, Subresource, nothing
 from hekla.local.apiserver.objects import documents, protobuf, rules, schema, schema_errors, schema_rules, shapes, typecheck
 from hekla.local.apiserver.objects.columns import AGE, NAME, custom_column
-from hekla.local.apiserver.objects.decode import JSON_TYPES, YAML_TYPES, unsupported_media_type, without_nulls
+from hekla.local.apiserver.objects.decode import HEADER, JSON_TYPES, YAML_TYPES, summary, unsupported_media_type, without_nulls
 from hekla.local.apiserver.objects.errors import BadBody
+from hekla.local.apiserver.objects.gowords import printed, type_of
 from hekla.local.apiserver.objects.scale import Scale
 from hekla.local.apiserver.objects.strategies import keep_status
 from hekla.local.apiserver.objects.validation.metadata import metadata as check_metadata
@@ -43,7 +44,7 @@ def _kind(spec: Json, version: Json) -> Kind:
     if subresources.get("scale"):
         served["scale"] = Subresource(group="autoscaling", version="v1", kind="Scale")
         scale = _scale(subresources["scale"])
-    behaviour = _Rules(group, name, kind, described)
+    behaviour = _Rules(group, name, kind, described, scale)
     has_status = "status" in served
     return Kind(
         group=group,
@@ -65,7 +66,7 @@ def _kind(spec: Json, version: Json) -> Kind:
             prepare_update=keep_status if has_status else nothing,
             validate_update=behaviour.validate_update,
             prepare_status=_only_status,
-            validate_status=behaviour.validate_update,
+            validate_status=behaviour.validate_status,
             generation=True,
             unconditional_update=False,
             parts=Parts(behaviour.may_stay, behaviour.fill, behaviour.parts_fit),
@@ -125,7 +126,8 @@ def _only_status(new: Json, old: Json) -> None:
 class _Rules:
     """Decoding, defaulting and validation of one version, compiled on first use."""
 
-    def __init__(self, group: str, version: str, kind: str, described: Json) -> None:
+    def __init__(self, group: str, version: str, kind: str, described: Json, scale: Scale | None = None) -> None:
+        self._scale = scale
         self._api_version = f"{group}/{version}"
         self._version = version
         self._kind = kind
@@ -163,10 +165,38 @@ class _Rules:
             self._default(tree)
 
     def validate_create(self, tree: Json) -> list[FieldError]:
-        return self._validate(tree, rules.NOTHING)
+        return self._validate(tree, rules.NOTHING) + self._wrong_scale(tree, "spec")
 
     def validate_update(self, new: Json, old: Json) -> list[FieldError]:
-        return self._validate(new, old)
+        return self._validate(new, old) + self._wrong_scale(new, "spec")
+
+    def validate_status(self, new: Json, old: Json) -> list[FieldError]:
+        """As of any change, in the words of somebody who looks at the status alone."""
+        found = [
+            error._replace(text=error.text.replace(f"{error.field} in body", f"{error.field.removeprefix('status.')} in body"))
+            for error in self._validate(new, old)
+        ]
+        return found + self._wrong_scale(new, "status")
+
+    def _wrong_scale(self, tree: Json, part: str) -> list[FieldError]:
+        """What the scale of an object could not be read from, or would not be one."""
+        if self._scale is None:
+            return []
+        path = self._scale.spec_replicas if part == "spec" else self._scale.status_replicas
+        value: Any = tree
+        for step in path:
+            if not isinstance(value, dict) or step not in value:
+                return []
+            value = value[step]
+        where = "." + ".".join(path)
+        if isinstance(value, bool) or not isinstance(value, int):
+            why = f"{where} accessor error: {printed(value)} is of the type {type_of(value)}, expected int64"
+            return [FieldError(where, "FieldValueInvalid", f"Invalid value: 0: {why}")]
+        if value < 0:
+            return [FieldError(where, "FieldValueInvalid", f"Invalid value: {value}: should be a non-negative integer")]
+        if value > 2**31 - 1:
+            return [FieldError(where, "FieldValueInvalid", f"Invalid value: {value}: should be less than or equal to {2**31 - 1}")]
+        return []
 
     def _validate(self, tree: Json, old: Any) -> list[FieldError]:
         if not self._compiled:
@@ -261,11 +291,10 @@ class _Rules:
         try:
             tree = documents.json_tree(body)
         except BadBody as error:
-            raise BadBody(f"error decoding {self._kind}: couldn't get version/kind; json parse error: {error}") from None
+            raise self._unrecognized(str(error), body) from None
         if not isinstance(tree, dict):
             what = typecheck.type_name(tree)
-            message = f"json: cannot unmarshal {what} into Go value of type map[string]interface {{}}"
-            raise BadBody(f"error decoding {self._kind}: couldn't get version/kind; json parse error: {message}")
+            raise self._unrecognized(f"json: cannot unmarshal {what} into Go value of type {HEADER}", body)
         if validation != "Ignore" and documents.has_duplicates(body, tree):
             found: list[str] = []
             _repeated(documents.json_pairs(body), "", found)
@@ -280,18 +309,23 @@ class _Rules:
             if value is not None and not isinstance(value, str):
                 what = typecheck.type_name(value)
                 raise BadBody(f"{self._words()}: json: cannot unmarshal {what} into Go struct field .{name} of type string")
-            if not value:
-                raise BadBody(f"Object '{shown}' is missing in '{body[:2000].decode(errors='replace')}'")
+            if not value and name == "kind":
+                why = f"Object '{shown}' is missing in '{body[:2000].decode(errors='replace')}'"
+                raise BadBody(f"the object provided is unrecognized (must be of type {self._kind}): {why} ({summary(body)})")
         if tree["kind"] != self._kind:
             raise BadBody(
-                f'{tree["kind"]} in version "{tree["apiVersion"].rpartition("/")[2]}" cannot be handled as a {self._kind}: '
+                f'{tree["kind"]} in version "{(tree.get("apiVersion") or "").rpartition("/")[2]}" cannot be handled as a {self._kind}: '
                 f'the kind in the data ({tree["kind"]}) does not match the expected kind ({self._kind})'
             )
-        if tree["apiVersion"] != self._api_version:
+        if (tree.get("apiVersion") or "") != self._api_version:
             raise BadBody(
-                f"the API version in the data ({tree['apiVersion']}) does not match the expected API version "
+                f"the API version in the data ({tree.get('apiVersion') or ''}) does not match the expected API version "
                 f"({self._api_version})"
             )
+
+    def _unrecognized(self, why: str, body: bytes) -> BadBody:
+        text = f"couldn't get version/kind; json parse error: {why}"
+        return BadBody(f"the object provided is unrecognized (must be of type {self._kind}): {text} ({summary(body)})")
 
     def _metadata(self, meta: Any, texts: list[str]) -> Json:
         """Checked as every object's metadata is; a few microseconds when it is right."""

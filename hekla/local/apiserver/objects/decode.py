@@ -16,6 +16,7 @@ import msgspec
 from hekla.local.apiserver.kind import Decoded
 from hekla.local.apiserver.objects import documents, fields, protobuf, shapes, typecheck
 from hekla.local.apiserver.objects.errors import BadBody
+from hekla.local.apiserver.objects.gowords import quoted
 
 Json = dict[str, Any]
 Reader = Callable[[bytes, str, str], Decoded]
@@ -23,6 +24,8 @@ Reader = Callable[[bytes, str, str], Decoded]
 JSON_TYPES = frozenset({"", "application/json", "text/json"})
 YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml"})
 
+HEADER = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
+"""What a body is first read as, to learn what it is."""
 _FREE_FORM = frozenset({"RawExtension", "JSON"})
 """Types whose nulls mean something.  So do those of FieldsV1, which only managedFields hold: bodies with these are looked for."""
 _RECURSIVE = frozenset({"JSONSchemaProps"})
@@ -120,7 +123,7 @@ class _Reader:
             found = protobuf.envelope(body)
         except BadBody as error:
             raise self._unrecognized(str(error), body) from None
-        self._check_kind(found.api_version, found.kind)
+        self._check_kind(found.api_version, found.kind, b"")
         tree = {"apiVersion": self._api_version, "kind": self._kind}
         tree.update(self._worded(protobuf.decode, found.raw, self._message))
         if self._decoder is None and not self._recursive:  # what contains itself has no shape (and no quantities)
@@ -140,7 +143,7 @@ class _Reader:
                 what = typecheck.type_name(named[name])
                 message = f"couldn't get version/kind; json parse error: json: cannot unmarshal {what} into Go struct field "
                 raise self._unrecognized(f"{message}.{name} of type string", body)
-        self._check_kind(named.get("apiVersion") or "", named.get("kind") or "")
+        self._check_kind(named.get("apiVersion") or "", named.get("kind") or "", body)
         found = typecheck.Findings()
         result = {"apiVersion": self._api_version, "kind": self._kind}
         result.update(self._worded(typecheck.check, tree, self._message, found))
@@ -162,22 +165,24 @@ class _Reader:
         version, kind = tree.get("apiVersion"), tree.get("kind")
         if version == self._api_version and kind == self._kind:
             return
-        self._check_kind(version or "", kind or "")
+        self._check_kind(version or "", kind or "", body)
         rest = dict(tree)
         tree.clear()
         tree["apiVersion"], tree["kind"] = self._api_version, self._kind
         tree.update((key, value) for key, value in rest.items() if key not in tree)
 
-    def _check_kind(self, api_version: str, kind: str) -> None:
+    def _check_kind(self, api_version: str, kind: str, body: bytes) -> None:
         """A body may leave its type out (the URL says it), but not name another."""
         if kind and kind != self._kind:
             named = api_version or self._api_version
             if not _registered(named, kind):
                 raise self._unregistered(kind, named)
-            raise BadBody(
-                f'{kind} in version "{named.rpartition("/")[2]}" cannot be handled as a {self._kind}: '
-                f"converting (v1.{kind}) to (core.{self._kind}): unknown conversion"
-            )
+            why = f"converting (v1.{kind}) to (core.{self._kind}): unknown conversion"
+            try:  # it is read as what it says that it is, before it turns out to be something else
+                reader(*split_version(named), kind)(body, "application/json", "Ignore")
+            except BadBody as error:
+                why = str(error).partition(f"cannot be handled as a {kind}: ")[2] or why
+            raise BadBody(f'{kind} in version "{named.rpartition("/")[2]}" cannot be handled as a {self._kind}: {why}')
         if api_version and api_version != self._api_version and api_version not in self._also and not self._any_version:
             if not _registered(api_version, self._kind):
                 raise self._unregistered(self._kind, api_version)
@@ -187,8 +192,8 @@ class _Reader:
 
     def _unregistered(self, kind: str, api_version: str) -> BadBody:
         return BadBody(
-            f'{kind} in version "{api_version.rpartition("/")[2]}" cannot be handled as a {self._kind}: '
-            f'no kind "{kind}" is registered for version "{api_version}" in scheme "pkg/runtime/scheme.go:111"'
+            f"{kind} in version {quoted(api_version.rpartition('/')[2])} cannot be handled as a {self._kind}: "
+            f'no kind {quoted(kind)} is registered for version {quoted(api_version)} in scheme "pkg/runtime/scheme.go:111"'
         )
 
     def _worded(self, read: Callable[..., Any], *arguments: Any) -> Any:
@@ -204,19 +209,23 @@ class _Reader:
         return BadBody(f'{self._kind} in version "{self._version}" cannot be handled as a {self._kind}: {why}')
 
     def _unrecognized(self, why: str, body: bytes) -> BadBody:
-        return BadBody(f"the object provided is unrecognized (must be of type {self._kind}): {why} ({_summary(body)})")
+        return BadBody(f"the object provided is unrecognized (must be of type {self._kind}): {why} ({summary(body)})")
 
     def _refuse_non_object(self, tree: Any, body: bytes) -> None:
         what = typecheck.type_name(tree) if tree is not None else "null"
         message = "couldn't get version/kind; json parse error: json: cannot unmarshal "
-        raise self._unrecognized(
-            f"{message}{what} into Go value of type struct {{ APIVersion string; Kind string }}", body
-        )
+        raise self._unrecognized(f"{message}{what} into Go value of type {HEADER}", body)
+
+
+def split_version(api_version: str) -> tuple[str, str]:
+    """(group, version)"""
+    group, _, version = api_version.rpartition("/")
+    return group, version
 
 
 def _registered(api_version: str, kind: str) -> bool:
     """Whether some built-in kind is called so."""
-    group, _, version = api_version.rpartition("/")
+    group, version = split_version(api_version)
     return fields.section_of(group, version) in fields.sections() and fields.root(group, version, kind) is not None
 
 
@@ -229,7 +238,7 @@ def without_nulls(tree: Any) -> Any:
     return tree
 
 
-def _summary(body: bytes) -> str:
+def summary(body: bytes) -> str:
     """The start of a body as refusals quote it."""
     if not body:
         return "<empty>"

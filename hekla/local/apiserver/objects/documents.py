@@ -17,6 +17,7 @@ import msgspec
 import yaml
 
 from hekla.local.apiserver.objects.errors import BadBody
+from hekla.local.apiserver.objects.gowords import syntax_error
 
 DEEPEST = 300
 MOST_NODES = 1_000_000
@@ -56,15 +57,17 @@ def json_pairs(body: bytes) -> Any:
     try:
         text = body.decode()
     except UnicodeDecodeError as error:
+        if (why := syntax_error(body)) is not None:
+            raise BadBody(why) from None
         raise BadBody(f"invalid UTF-8 in the body: {error.reason} at byte {error.start}") from None
     try:
         tree = json.loads(text, object_pairs_hook=Pairs, parse_constant=_no_constant, parse_float=_finite)
     except json.JSONDecodeError as error:
-        raise BadBody(_go_syntax_error(error)) from None
+        raise BadBody(syntax_error(body) or str(error)) from None
     except RecursionError:
         raise BadBody("exceeded max depth") from None
     except ValueError as error:
-        raise BadBody(f"json: cannot unmarshal number: {error}") from None
+        raise BadBody(syntax_error(body) or f"json: cannot unmarshal number: {error}") from None
     if "\\u" in text:
         _refuse_lone_surrogates(tree)
     return tree
@@ -87,7 +90,7 @@ def _plain(tree: Any) -> Any:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise BadBody(f"invalid character '{name[0]}' looking for beginning of value")
+    raise ValueError(name)
 
 
 def _finite(text: str) -> float:
@@ -102,25 +105,6 @@ def _refuse_lone_surrogates(tree: Any) -> None:
         json.dumps(plain(tree), ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise BadBody("invalid UTF-8 in the body: an escape stands for half a character") from None
-
-
-_SYNTAX = (
-    ("Expecting value", "looking for beginning of value"),
-    ("Expecting property name", "looking for beginning of object key string"),
-    ("Expecting ':'", "after object key"),
-    ("Expecting ','", "after object key:value pair"),
-    ("Extra data", "after top-level value"),
-    ("Invalid control character", "in string literal"),
-    ("Invalid \\", "in string escape code"),
-    ("Illegal trailing comma", "looking for beginning of object key string"),
-)
-
-
-def _go_syntax_error(error: json.JSONDecodeError) -> str:
-    if error.pos >= len(error.doc) or error.msg.startswith("Unterminated string"):
-        return "unexpected end of JSON input"
-    where = next((phrase for start, phrase in _SYNTAX if error.msg.startswith(start)), "looking for beginning of value")
-    return f"invalid character {json.dumps(error.doc[error.pos])[1:-1].join(chr(39) * 2)} {where}"
 
 
 # --- YAML ----------------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from hekla.local.apiserver.kind import FieldError
+from hekla.local.apiserver.objects.gowords import quoted
 
 
 class BadBody(Exception):
@@ -23,7 +24,9 @@ class BadBody(Exception):
 
 def shown(value: Any) -> str:
     """A value as error texts print it: strings quoted, the rest as JSON."""
-    if isinstance(value, (str, bool, dict, list)) or value is None:
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, (bool, dict, list)) or value is None:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))

@@ -13,6 +13,7 @@ import msgspec
 
 from hekla.local.apiserver.objects import fieldsets
 from hekla.local.apiserver.objects.fieldsets import Path, Tree
+from hekla.local.apiserver.objects.gowords import printed, written
 from hekla.local.apiserver.objects.topology import ANY, GUESSED, KEYED, LEAF, MAP, SET, Node, children_of
 
 Json = dict[str, Any]
@@ -77,7 +78,8 @@ def element_of(node: Node, item: Any, marks: Marks | None = None) -> str:
     for key in node.keys:
         value = item.get(key, ABSENT)
         if value is ABSENT:
-            inner = node.element.child(key) if node.element is not None and node.element.kind is MAP else None
+            whole = node.element.inside or node.element if node.element is not None else None
+            inner = whole.child(key) if whole is not None and whole.kind is MAP else None
             if inner is None or inner.default is None:
                 continue
             value = inner.default
@@ -270,11 +272,13 @@ def _check(node: Node, value: Any, where: str, found: list[str]) -> None:
     shape = children_of(node, value)
     if value is None or (shape.kind is LEAF and shape.scalar in ("", "any")):
         if isinstance(value, dict | list) and shape.scalar == "any":
-            say(f"expected any scalar, got &{{{_go(value)}}}")
+            say(f"expected any scalar, got &{{{printed(value)}}}")
         return
     if shape.kind is MAP or shape.scalar == "map":
         if not isinstance(value, dict):
-            say(f"expected map, got &{{{_go(value)}}}")
+            say(f"expected map, got &{{{printed(value)}}}")
+        elif shape.inside is not None:
+            _check(shape.inside, value, where, found)
         elif shape.kind is MAP:
             for name, item in value.items():
                 child = shape.child(name)
@@ -284,9 +288,12 @@ def _check(node: Node, value: Any, where: str, found: list[str]) -> None:
                 _check(child, item, f"{where}.{name}", found)
     elif shape.scalar == "list":
         if not isinstance(value, list):
-            say(f"expected list, got &{{{_go(value)}}}")
+            say(f"expected list, got &{{{printed(value)}}}")
         elif shape.kind is not LEAF:
             _check_items(shape, value, where, found)
+        elif shape.inside is not None:
+            for position, item in enumerate(value):
+                _check(shape.inside, item, f"{where}[{position}]", found)
     else:
         say_wrong_scalar(shape.scalar, value, say)
 
@@ -294,10 +301,9 @@ def _check(node: Node, value: Any, where: str, found: list[str]) -> None:
 def say_wrong_scalar(scalar: str, value: Any, say: Callable[[str], None]) -> None:
     """Each kind of scalar has a message of its own making."""
     if scalar == "string" and not isinstance(value, str):
-        shown = _encode(value).decode() if not isinstance(value, dict | list) else _go(value)
-        say(f"expected string, got &value.valueUnstructured{{Value:{shown}}}")
+        say(f"expected string, got &value.valueUnstructured{{Value:{written(value)}}}")
     elif scalar == "bool" and not isinstance(value, bool):
-        say(f"expected boolean, got &{{{_go(value)}}}")
+        say(f"expected boolean, got &{{{printed(value)}}}")
     elif scalar == "number" and (isinstance(value, bool) or not isinstance(value, int | float)):
         names = {str: "string", bool: "bool", dict: "map[string]interface {}", list: "[]interface {}"}
         say(f"expected numeric (int or float), got {names.get(type(value), 'nil')}")
@@ -315,17 +321,6 @@ def _check_items(node: Node, items: list[Any], where: str, found: list[str]) -> 
             found.append(f"{where}: duplicate entries for key {fieldsets.shown((key,))}")
         seen.add(key)
         _check(node.element or GUESSED, item, where + fieldsets.shown((key,)), found)
-
-
-def _go(value: Any) -> str:
-    """A value as Go's messages print it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, dict | list):
-        return "map[" + " ".join(f"{k}:{_go(value[k])}" for k in sorted(value)) + "]" if isinstance(value, dict) else (
-            "[" + " ".join(_go(item) for item in value) + "]"
-        )
-    return str(value)
 
 
 # --- both together -------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import Any
 from hekla.local.apiserver.kind import Json, Kind
 from hekla.local.apiserver.objects import fields
 from hekla.local.apiserver.objects.shapes import is_object
+from hekla.local.apiserver.objects.topology import UNION, rules
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
@@ -36,6 +37,12 @@ _SCALARS: dict[str, Json] = {
     "Time": {"type": "string", "format": "date-time"},
     "MicroTime": {"type": "string", "format": "date-time"},
 }
+STRATEGIES = {
+    **dict.fromkeys((("PodSpec", "volumes"), ("PodSpec", "resourceClaims"), ("PodStatus", "resourceClaimStatuses")), "merge,retainKeys"),
+    ("DeploymentSpec", "strategy"): "retainKeys",
+    ("PodDisruptionBudgetSpec", "selector"): "replace",
+}
+"""Fields that a patch does not just merge; of those that hold one of several choices it names the keys that stay."""
 _SCHEMA_FORMS = ("JSONSchemaPropsOrBool", "JSONSchemaPropsOrArray", "JSONSchemaPropsOrStringArray")
 
 
@@ -146,13 +153,26 @@ def _add(schemas: Json, described: fields.Message) -> str:
 def _property(schemas: Json, field: fields.Field, owner: fields.Message) -> Json:
     description = _described(owner.name.replace("EphemeralContainerCommon", "Container"), field.name)
     one = _one(schemas, field.type, owner)
+    patched = _patched(field, owner)
     if field.many == "list":
-        return {"description": description, "type": "array", "items": one}
+        return {"description": description, "type": "array", "items": one, **patched}
     if field.many == "map":
         return {"description": description, "type": "object", "additionalProperties": one}
     if "$ref" in one:
-        return {"description": description, "allOf": [one]}
+        return {"description": description, "allOf": [one], **patched}
     return {"description": description, **one}
+
+
+def _patched(field: fields.Field, owner: fields.Message) -> Json:
+    """What a strategic merge patch of a field goes by: clients that are old compute their patches from it."""
+    rule = rules(owner.section, owner.name).get(field.name)
+    strategy = STRATEGIES.get((owner.name, field.name), "merge" if rule is not None and rule.patch else "")
+    if not strategy:
+        return {}
+    found: Json = {"x-kubernetes-patch-strategy": strategy}
+    if rule is not None and rule.patch and rule.patch != UNION:
+        found["x-kubernetes-patch-merge-key"] = rule.patch
+    return found
 
 
 def _one(schemas: Json, kind: str, owner: fields.Message) -> Json:

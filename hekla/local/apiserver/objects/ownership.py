@@ -93,6 +93,8 @@ class Scope:
     without: frozenset[str] = frozenset()
     """Fields at the top that this endpoint resets."""
     convert: Converter = lambda version, tree: None
+    metadata: tuple[str, ...] = ()
+    """The same within metadata."""
 
     def at(self, version: str, tree: Json) -> tuple[Node, Json] | None:
         return (self.node, tree) if version == self.version else self.convert(version, tree)

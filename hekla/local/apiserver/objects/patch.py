@@ -16,6 +16,8 @@ from hekla.local.apiserver.objects.strategic import apply_strategic
 __all__ = ["apply_json", "apply_merge", "apply_strategic"]
 
 Json = dict[str, Any]
+WHOLE = ("replace", "test")
+"""Operations that can be about the whole tree."""
 LARGEST_COPY = 3 * 1024 * 1024
 """Bytes that all `copy` operations of one patch may add; without a bound a short patch doubles a tree without end."""
 
@@ -52,7 +54,10 @@ def apply_json(tree: Json, operations: Any) -> Any:
 def _operate(document: Json, operation: Json) -> int:
     """Applies one operation in place; returns how many bytes it copied."""
     name = operation.get("op")
-    path = _tokens(operation.get("path"))
+    if name in WHOLE and operation.get("path") == "":
+        path = [""]
+    else:
+        path = _tokens(operation.get("path"))
     value = operation.get("value")
     if name == "add":
         _add(document, path, _copy(value))
@@ -70,7 +75,10 @@ def _operate(document: Json, operation: Json) -> int:
         _remove(document, source)
         _add(document, path, moved)
     elif name == "copy":
-        found = _copy(_find(document, _tokens(operation.get("from"))))
+        source = _tokens(operation.get("from"))
+        parent = _find(document, source[:-1])
+        # What an object does not have is copied as null.
+        found = _copy(parent.get(source[-1]) if isinstance(parent, dict) else _step(parent, source[-1]))
         _add(document, path, found)
         return len(msgspec.json.encode(found))
     else:
@@ -79,8 +87,8 @@ def _operate(document: Json, operation: Json) -> int:
 
 
 def _tokens(path: Any) -> list[str]:
-    """A JSON pointer's parts under the document's holder; the empty pointer is the whole tree."""
-    if not isinstance(path, str) or (path and not path.startswith("/")):
+    """A JSON pointer's parts under the document's holder; what stands before the first slash says nothing."""
+    if not isinstance(path, str) or "/" not in path:
         raise _DoesNotApply
     return ["", *(part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:])]
 
@@ -145,12 +153,8 @@ def _remove(document: Json, path: list[str]) -> None:
 
 
 def _test(document: Json, path: list[str], value: Any) -> None:
-    try:
-        found = _find(document, path)
-    except _DoesNotApply:
-        if value is None:
-            return
-        raise
+    parent = _find(document, path[:-1])
+    found = parent.get(path[-1]) if isinstance(parent, dict) else _step(parent, path[-1])
     if not same(found, value):
         raise _DoesNotApply
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 from datetime import datetime
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address, IPv6Address, ip_interface
 from typing import Any, Protocol
 
 from hekla.local.apiserver.kind import Json
@@ -325,7 +325,7 @@ def duplicates(schema: Json, value: list[Any]) -> list[tuple[int, Any]]:
 
 def _string_check(schema: Json) -> Checker:
     least, most = schema.get("minLength") or 0, schema.get("maxLength")
-    pattern = re.compile(schema["pattern"]).search if schema.get("pattern") else None
+    pattern = expression(schema["pattern"]).search if schema.get("pattern") else None
     form = FORMATS.get(schema.get("format") or "")
     if not least and most is None and pattern is None and form is None:
         return lambda value: type(value) is str
@@ -338,6 +338,17 @@ def _string_check(schema: Json) -> Checker:
         return form is None or form(value)
 
     return check
+
+
+def expression(pattern: str) -> Any:
+    """A compiled pattern, which is one of RE2: it takes time in proportion to the text.  Raises ValueError in Go's words."""
+    from hekla.cel.errors import Failed
+    from hekla.cel.library import regex
+
+    try:
+        return regex.pattern(pattern)
+    except Failed as error:
+        raise ValueError(str(error)) from None
 
 
 def _number_check(schema: Json, *, integer: bool) -> Checker:
@@ -420,14 +431,53 @@ def _parses(make: Callable[[str], Any]) -> Callable[[str], bool]:
     return check
 
 
+def _fits_pattern(pattern: str) -> Callable[[str], bool]:
+    compiled = re.compile(pattern)
+    return lambda text: compiled.fullmatch(text) is not None
+
+
 FORMATS: dict[str, Callable[[str], bool]] = {
     "date-time": _is_date_time,
+    "datetime": _is_date_time,
     "date": _is_date,
     "ipv4": _parses(IPv4Address),
     "ipv6": _parses(IPv6Address),
-    "uuid": lambda text: re.fullmatch(r"(?i)[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", text) is not None,
+    "cidr": _parses(ip_interface),
+    **{
+        name: _fits_pattern(rf"(?i)[0-9a-f]{{8}}-?[0-9a-f]{{4}}-?{version}[0-9a-f]{{3}}-?{variant}[0-9a-f]{{3}}-?[0-9a-f]{{12}}")
+        for name, version, variant in (
+            ("uuid", "[0-9a-f]", "[0-9a-f]"), ("uuid3", "3", "[0-9a-f]"), ("uuid4", "4", "[89ab]"), ("uuid5", "5", "[89ab]"),
+        )
+    },
+    "mac": _fits_pattern(r"(?i)[0-9a-f]{2}(([:-])[0-9a-f]{2})((\2[0-9a-f]{2}){4}|(\2[0-9a-f]{2}){6})|([0-9a-f]{4}\.){2,3}[0-9a-f]{4}"),
+    "hexcolor": _fits_pattern(r"#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})"),
     "byte": lambda text: re.fullmatch(r"([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?", text) is not None,
 }
+
+
+KNOWN_FORMATS = {
+    "string": frozenset((
+        "bsonobjectid", "uri", "email", "hostname", "ipv4", "ipv6", "cidr", "mac", "uuid", "uuid3", "uuid4", "uuid5", "isbn", "isbn10",
+        "isbn13", "creditcard", "ssn", "hexcolor", "rgbcolor", "byte", "password", "date", "duration", "datetime", "k8sshortname",
+        "k8slongname",
+    )),
+    "integer": frozenset(("int32", "int64")),
+    "number": frozenset(("float", "double")),
+}  # fmt: skip
+"""What Kubernetes knows by name, without dashes; others it warns of, and looks no further."""
+
+
+def unknown_formats(schema: Any) -> list[str]:
+    """Formats at and below a schema node that say nothing."""
+    if isinstance(schema, list):
+        return [found for item in schema for found in unknown_formats(item)]
+    if not isinstance(schema, dict):
+        return []
+    form, kind = schema.get("format"), schema.get("type") or "string"
+    own = [form] if isinstance(form, str) and form and form.replace("-", "") not in KNOWN_FORMATS.get(kind, ()) else []
+    below: list[Any] = [schema.get(name) for name in ("items", "additionalProperties", "not", "allOf", "anyOf", "oneOf")]
+    below += (schema.get("properties") or {}).values()
+    return [*own, *(found for inner in below for found in unknown_formats(inner))]
 
 
 def has_rules(schema: Any) -> bool:

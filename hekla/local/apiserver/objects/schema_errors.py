@@ -6,13 +6,12 @@ does not lock the objects that were there before it.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from hekla.local.apiserver.kind import FieldError, Json
 from hekla.local.apiserver.objects.errors import duplicate, invalid, not_supported, required, too_long, too_many, type_invalid
 from hekla.local.apiserver.objects.rules import NOTHING
-from hekla.local.apiserver.objects.schema import FORMATS, IMPLICIT, checker, duplicates, is_multiple
+from hekla.local.apiserver.objects.schema import FORMATS, IMPLICIT, checker, duplicates, expression, is_multiple
 
 Errors = list[FieldError]
 
@@ -22,6 +21,9 @@ UNCHECKED_RULES = FieldError(
     "Invalid value: null: some validation rules were not checked because the object was invalid; "
     "correct the existing errors to complete validation",
 )
+
+
+UNRANGED = 'Invalid value: "": Checked value must be of type integer {form} in {path}'
 
 
 def explain(schema: Json, value: Any, old: Any = NOTHING, path: str = "", *, root: bool = True) -> Errors:
@@ -40,6 +42,10 @@ def _value(schema: Json, value: Any, old: Any, path: str, found: Errors, root: b
         actual = type_name(value)
         shown = f'{path} in body must be of type {",".join(wanted)}: "{actual}"'
         found.append(type_invalid(path, actual, shown))
+        if actual == "number" and "integer" in wanted:  # its range is looked at all the same
+            form = f"with format {schema['format']}" if schema.get("format") else "(default format)"
+            found.append(FieldError("<nil>", "FieldValueInvalid", UNRANGED.format(form=form, path=path)))
+            _number(schema, value, path, found)
         return
     if "enum" in schema and not any(type(item) is type(value) and item == value for item in schema["enum"]):
         found.append(not_supported(path, value, schema["enum"]))
@@ -131,16 +137,16 @@ def _identity(schema: Json, item: Any) -> Any:
 
 def _string(schema: Json, value: str, path: str, found: Errors) -> None:
     least, most = schema.get("minLength"), schema.get("maxLength")
-    if least is not None and len(value) < least:
-        found.append(invalid(path, value, f"{path} in body should be at least {least} chars long"))
-    if most is not None and len(value) > most:
-        found.append(too_long(path, most))
     pattern = schema.get("pattern")
-    if pattern and re.search(pattern, value) is None:
+    if most is not None and len(value) > most:  # the first of these that is wrong is told
+        found.append(too_long(path, most))
+    elif least is not None and len(value) < least:
+        found.append(invalid(path, value, f"{path} in body should be at least {least} chars long"))
+    elif pattern and expression(pattern).search(value) is None:
         found.append(invalid(path, value, f"{path} in body should match '{pattern}'"))
     form = schema.get("format") or ""
     if form in FORMATS and not FORMATS[form](value):
-        found.append(invalid(path, value, f'{path} in body must be of type {form}: "{value}"'))
+        found.append(type_invalid(path, value, f'{path} in body must be of type {form}: "{value}"'))
 
 
 def _number(schema: Json, value: float, path: str, found: Errors) -> None:

@@ -164,7 +164,7 @@ def _persistent_volume(tree: Json) -> None:
 
 def _definition(tree: Json) -> None:
     stored = [version.get("name", "") for version in (tree.get("spec") or {}).get("versions") or () if version.get("storage")]
-    tree["status"] = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored}
+    tree["status"] = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored[:1]}
 
 
 def _certificate_request(tree: Json) -> None:

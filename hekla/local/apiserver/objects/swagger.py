@@ -1,6 +1,7 @@
-"""OpenAPI v2, made of the v3 documents when somebody asks for it in JSON: the same schemas, cut down to what version 2 can say.
+"""OpenAPI v2, made of the v3 documents when somebody asks for it: the same schemas, cut down to what version 2 can say.
 
-Operations are left out: who still reads version 2 reads the definitions.
+Of the operations only patches are here: who still reads version 2 reads the definitions, and looks whether a kind can be patched
+without doing it (kubectl's server-side dry run).
 """
 
 from __future__ import annotations
@@ -22,11 +23,28 @@ KIND = "x-kubernetes-group-version-kind"
 def document(documents: Iterable[Json]) -> Json:
     """One document of the schemas of all v3 documents."""
     definitions: Json = {}
+    paths: Json = {}
     for found in documents:
+        for path, operations in (found.get("paths") or {}).items():
+            if "patch" in operations:
+                paths[path] = {"patch": _patch(operations["patch"])}
         for name, schema in found["components"]["schemas"].items():
             if name not in definitions:
                 definitions[name] = _whole(schema)
-    return {"swagger": "2.0", "info": {"title": "Kubernetes", "version": "v1.36.0"}, "paths": {}, "definitions": definitions}
+    return {"swagger": "2.0", "info": {"title": "Kubernetes", "version": "v1.36.0"}, "paths": paths, "definitions": definitions}
+
+
+def _patch(operation: Json) -> Json:
+    parameters = [
+        {"name": given["name"], "in": given["in"], "type": "string", "uniqueItems": True} for given in operation["parameters"]
+    ]
+    extensions = {key: value for key, value in operation.items() if key.startswith("x-")}
+    return {
+        "consumes": list(operation["requestBody"]["content"]),
+        "parameters": parameters,
+        "responses": {"200": {"description": "OK"}},
+        **extensions,
+    }
 
 
 def _whole(schema: Json) -> Json:

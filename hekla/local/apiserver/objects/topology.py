@@ -77,10 +77,17 @@ def rules(section: str, name: str) -> dict[str, Rule]:
 class Node:
     """One place in a kind's objects.  `fields` and `always` are known after `open`."""
 
-    __slots__ = ("_open", "always", "deep", "default", "element", "fields", "keys", "kind", "mark", "scalar")
+    __slots__ = ("_open", "always", "deep", "default", "element", "fields", "inside", "keys", "kind", "mark", "scalar")
 
     def __init__(
-        self, kind: str, *, keys: tuple[str, ...] = (), element: Node | None = None, scalar: str = "", default: Any = None
+        self,
+        kind: str,
+        *,
+        keys: tuple[str, ...] = (),
+        element: Node | None = None,
+        scalar: str = "",
+        default: Any = None,
+        inside: Node | None = None,
     ) -> None:
         self.kind = kind
         self.keys = keys
@@ -91,6 +98,8 @@ class Node:
         """string, number, bool or any for leaves that are scalars; list or map for leaves that are those."""
         self.default = default
         """The value that counts where the field is absent and is a key."""
+        self.inside = inside
+        """Of leaves that are lists or maps what their items, or they themselves, have to be like."""
         self.deep: dict[str, Node] = {}
         """Of `fields` those that are no leaves."""
         self.fields: dict[str, Node] | None = None
@@ -141,8 +150,6 @@ def of_message(section: str, name: str) -> Node:
     if described is None or name in _ATOMIC_MESSAGES:
         return FREE
     ruled = rules(described.section, described.name)
-    if WHOLE in ruled:
-        return OBJECT
     node = Node(MAP, scalar="map")
 
     def open_message() -> dict[str, Node]:
@@ -153,7 +160,7 @@ def of_message(section: str, name: str) -> Node:
         return found
 
     node._open = open_message
-    return node
+    return Node(LEAF, scalar="map", inside=node) if WHOLE in ruled else node
 
 
 def of_kind(section: str, name: str) -> Node:
@@ -169,11 +176,12 @@ def _field_node(field: fields.Field, owner: fields.Message, rule: Rule) -> Node:
     if field.many == "list":
         if rule.keys:
             return Node(KEYED, keys=rule.keys, element=one, scalar="list")
-        return Node(SET, element=one, scalar="list") if rule.is_set else LIST
+        return Node(SET, element=one, scalar="list") if rule.is_set else Node(LEAF, scalar="list", inside=one)
     if field.many == "map":
-        return OBJECT if rule.atomic else Node(MAP, element=one, scalar="map")
+        whole = Node(MAP, element=one, scalar="map")
+        return Node(LEAF, scalar="map", inside=whole) if rule.atomic else whole
     if rule.atomic:
-        return OBJECT
+        return Node(LEAF, scalar="map", inside=one)
     default = rule.default if rule.default is not None else _ZEROS.get(field.type) if rule.always else None
     return Node(LEAF, scalar=one.scalar, default=default) if default is not None and one.kind == LEAF else one
 
@@ -220,12 +228,13 @@ def _list_node(schema: Json) -> Node:
             return Node(KEYED, keys=tuple(sorted(schema["x-kubernetes-list-map-keys"])), element=of_schema(items), scalar="list")
         case "set":
             return Node(SET, element=of_schema(items), scalar="list")
-    return LIST
+    return Node(LEAF, scalar="list", inside=of_schema(items)) if items else LIST
 
 
 def _map_node(schema: Json, root: bool) -> Node:
     if schema.get("x-kubernetes-map-type") == "atomic":
-        return OBJECT
+        loose = {key: value for key, value in schema.items() if key != "x-kubernetes-map-type"}
+        return Node(LEAF, scalar="map", inside=_map_node(loose, root))
     properties = schema.get("properties") or {}
     additional = schema.get("additionalProperties")
     embedded = bool(schema.get("x-kubernetes-embedded-resource"))

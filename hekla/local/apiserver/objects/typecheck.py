@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from hekla.local.apiserver.objects import documents, fields
 from hekla.local.apiserver.objects.amounts import canonical
@@ -20,23 +23,6 @@ from hekla.local.apiserver.objects.shapes import is_object
 _BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _INT_LIMITS = {"int32": 2**31, "int64": 2**63}
 _GO = {"bytes": "[]uint8", "double": "float64", "bool": "bool", "string": "string", "int32": "int32", "int64": "int64"}
-_GO_TEXT_TYPES = {
-    ("Container", "imagePullPolicy"): "v1.PullPolicy",
-    ("Container", "terminationMessagePolicy"): "v1.TerminationMessagePolicy",
-    ("ContainerPort", "protocol"): "v1.Protocol",
-    ("ObjectMeta", "uid"): "types.UID",
-    ("OwnerReference", "uid"): "types.UID",
-    ("PodSpec", "dnsPolicy"): "v1.DNSPolicy",
-    ("PodSpec", "restartPolicy"): "v1.RestartPolicy",
-    ("PodSpec", "preemptionPolicy"): "v1.PreemptionPolicy",
-    ("PodStatus", "phase"): "v1.PodPhase",
-    ("Secret", "type"): "v1.SecretType",
-    ("ServicePort", "protocol"): "v1.Protocol",
-    ("ServiceSpec", "type"): "v1.ServiceType",
-    ("Taint", "effect"): "v1.TaintEffect",
-    ("Toleration", "effect"): "v1.TaintEffect",
-    ("Toleration", "operator"): "v1.TolerationOperator",
-}
 _DATE_TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)").fullmatch
 
 
@@ -44,13 +30,16 @@ class Findings:
     """What the walk met that is not wrong enough to refuse in every mode."""
 
     def __init__(self) -> None:
-        self.unknown: list[str] = []
-        self.duplicates: list[str] = []
+        self._texts: list[str] = []
+
+    def unknown(self, path: str) -> None:
+        self._texts.append(f'unknown field "{path}"')
+
+    def duplicate(self, path: str) -> None:
+        self._texts.append(f'duplicate field "{path}"')
 
     def texts(self) -> list[str]:
-        return [f'unknown field "{path}"' for path in self.unknown] + [
-            f'duplicate field "{path}"' for path in self.duplicates
-        ]
+        return self._texts
 
 
 def check(tree: Any, described: fields.Message, found: Findings) -> dict[str, Any]:
@@ -79,52 +68,70 @@ def _object(value: Any, described: fields.Message, path: str, names: str, owner:
         where = f"{path}.{key}" if path else key
         entry = known.get(key)
         if entry is None:
-            found.unknown.append(where)
+            found.unknown(where)
             continue
         if key in seen:
-            found.duplicates.append(where)
+            found.duplicate(where)
             result.pop(key, None)
         seen.add(key)
-        field, source = entry
-        made = _field(item, field, source, where, f"{names}.{key}" if names else key, found)
+        made = _field(item, entry, where, ".".join(part for part in (names, entry.chain, key) if part), found)
         if made is not None:
             result[key] = made
     return result
 
 
-def _known(described: fields.Message) -> dict[str, tuple[fields.Field, fields.Message]]:
-    known = {field.name: (field, owner) for field, owner in fields.flat(described)}
+class Entry(NamedTuple):
+    """A field where it stands in JSON."""
+
+    field: fields.Field
+    owner: fields.Message
+    """The message that it is written in."""
+    outer: str
+    """The message whose field it is in JSON; another one for what is inlined there."""
+    chain: str = ""
+    """The names of the messages in between, which Go's errors show."""
+
+
+def _known(described: fields.Message) -> dict[str, Entry]:
+    known = {entry.field.name: entry for entry in _entries(described, described.name, "")}
     if is_object(described):
         for name in ("apiVersion", "kind"):
-            known.setdefault(name, (fields.Field(0, name, "string", "", False), described))
+            known.setdefault(name, Entry(fields.Field(0, name, "string", "", False), described, described.name))
     return known
 
 
-def _field(
-    value: Any, field: fields.Field, owner: fields.Message, path: str, names: str, found: Findings
-) -> Any:
+def _entries(described: fields.Message, outer: str, chain: str) -> Iterator[Entry]:
+    for field in described.fields:
+        if field.name:
+            yield Entry(field, described, outer, chain)
+        elif (inner := fields.message(described.section, field.type)) is not None:
+            yield from _entries(inner, outer, f"{chain}.{inner.name}" if chain else inner.name)
+
+
+def _field(value: Any, entry: Entry, path: str, names: str, found: Findings) -> Any:
     """The value to keep, None for absent."""
+    field, owner = entry.field, entry.owner
     if value is None:
         return None
     if field.many == "list":
         if not isinstance(value, list) or isinstance(value, Pairs):
-            raise _mismatch(value, owner.name, names, "[]" + _go_type(field, owner))
+            raise _mismatch(value, entry.outer, names, "[]" + _go_type(field, owner))
         items = [
-            _empty(field, owner) if item is None else _single(item, field, owner, f"{path}[{position}]", names, found)
+            _empty(field, owner) if item is None else _single(item, entry, f"{path}[{position}]", names, found)
             for position, item in enumerate(value)
         ]
         return items or None
     if field.many == "map":
         if not isinstance(value, (dict, Pairs)):
-            raise _mismatch(value, owner.name, names, "map[string]" + _go_type(field, owner))
+            raise _mismatch(value, entry.outer, names, "map[string]" + _go_type(field, owner))
         entries: dict[str, Any] = {}
         for key, item in value.items() if isinstance(value, dict) else value:
             where = f"{path}.{key}"
             if key in entries:
-                found.duplicates.append(where)
-            entries[key] = _empty(field, owner) if item is None else _single(item, field, owner, where, names, found)
+                found.duplicate(where)
+            entries[key] = _empty(field, owner) if item is None else _single(item, entry, where, names, found)
         return entries or None
-    made = _single(value, field, owner, path, names, found)
+    made = _single(value, entry, path, names, found)
     if made in ("", 0, False) and not isinstance(made, dict) and not field.pointer and field.type in fields.SCALARS:
         return None
     return made
@@ -139,33 +146,59 @@ def _empty(field: fields.Field, owner: fields.Message) -> Any:
     return "0" if field.type == "Quantity" else {} if fields.message(owner.section, field.type) else None
 
 
-def _single(value: Any, field: fields.Field, owner: fields.Message, path: str, names: str, found: Findings) -> Any:
+def _single(value: Any, entry: Entry, path: str, names: str, found: Findings) -> Any:
+    field, owner, outer, _ = entry
     kind = field.type
     if kind in ("string", "Duration"):
         if not isinstance(value, str):
-            raise _mismatch(value, owner.name, names, _GO_TEXT_TYPES.get((owner.name, field.name), "string"))
+            raise _mismatch(value, outer, names, go_text_type(owner, field.name))
         return value
     if kind in _INT_LIMITS:
         limit = _INT_LIMITS[kind]
         if isinstance(value, bool) or not isinstance(value, int) or not -limit <= value < limit:
-            raise _mismatch(value, owner.name, names, kind)
+            raise _mismatch(value, outer, names, kind)
         return value
     if kind == "bool":
         if not isinstance(value, bool):
-            raise _mismatch(value, owner.name, names, "bool")
+            raise _mismatch(value, outer, names, "bool")
         return value
     if kind == "double":
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise _mismatch(value, owner.name, names, "float64")
+            raise _mismatch(value, outer, names, "float64")
         return value
     if kind == "bytes":
-        return _base64(value, owner.name, names)
-    if kind in _SPECIAL:
-        return _SPECIAL[kind](value, path, found)
+        return _base64(value, outer, names)
+    if kind in SPECIAL:
+        return SPECIAL[kind](value, path, found)
     inner = fields.message(owner.section, kind)
     if inner is None:
         return documents.plain(value)
     return _object(value, inner, path, names, owner.name, found)
+
+
+def single(value: Any, field: fields.Field, owner: fields.Message) -> Any:
+    """One value alone.  Raises BadBody."""
+    return _single(value, Entry(field, owner, owner.name), "", field.name, Findings())
+
+
+@cache
+def _text_types() -> dict[tuple[str, str], str]:
+    """(section, message.field) -> the type of `tables/texts.txt`."""
+    found: dict[tuple[str, str], str] = {}
+    section = kind = ""
+    for line in (Path(__file__).with_name("tables") / "texts.txt").read_text(encoding="utf-8").splitlines():
+        if line.startswith("["):
+            section = line.strip("[]")
+            continue
+        if not line.startswith(" "):
+            kind, _, line = line.partition(":")
+        found |= {(section, name): kind for name in line.split()}
+    return found
+
+
+def go_text_type(owner: fields.Message, name: str) -> str:
+    """What Go calls the texts of a field."""
+    return _text_types().get((owner.section, f"{owner.name}.{name}"), "string")
 
 
 def _base64(value: Any, owner: str, names: str) -> str:
@@ -249,7 +282,7 @@ def _schema_or_strings(value: Any, path: str, found: Findings) -> Any:
     return _schema(value, path, found)
 
 
-_SPECIAL = {
+SPECIAL = {
     "Time": _time,
     "MicroTime": _micro_time,
     "Quantity": _quantity,
@@ -277,6 +310,8 @@ def _go_type(field: fields.Field, owner: fields.Message) -> str:
         return f"v1.{field.type}"
     if field.type == "IntOrString":
         return "intstr.IntOrString"
+    if field.type == "string":
+        return go_text_type(owner, field.name)
     if field.type in _GO:
         return _GO[field.type]
     inner = fields.message(owner.section, field.type)

@@ -53,10 +53,16 @@ def _pods(tree: Json) -> None:
     tree.setdefault("spec", {}).setdefault("podSelector", {})
 
 
+def _slice(tree: Json) -> None:
+    tree.setdefault("endpoints", None)
+    tree.setdefault("ports", None)
+
+
 ZEROS: dict[tuple[str, str], Callable[[Json], None]] = {
     (RBAC, "Role"): _role,
     (RBAC, "ClusterRole"): _role,
     ("", "LimitRange"): _limits,
+    ("discovery.k8s.io", "EndpointSlice"): _slice,
     ("resource.k8s.io", "ResourceClaim"): _claim,
     ("resource.k8s.io", "ResourceClaimTemplate"): _claim_template,
     ("storage.k8s.io", "CSINode"): _drivers,

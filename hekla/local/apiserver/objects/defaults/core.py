@@ -59,7 +59,7 @@ def _service(tree: Json) -> None:
             port["targetPort"] = port.get("port", 0)
     if spec["type"] != "ExternalName":
         fill(spec, internalTrafficPolicy="Cluster")
-    if spec["type"] in ("NodePort", "LoadBalancer"):
+    if spec["type"] in ("NodePort", "LoadBalancer") or (spec["type"] == "ClusterIP" and spec.get("externalIPs")):
         if not spec.get("externalTrafficPolicy"):
             spec["externalTrafficPolicy"] = "Cluster"
         if spec["type"] == "LoadBalancer":

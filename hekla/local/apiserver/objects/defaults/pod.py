@@ -14,6 +14,12 @@ from hekla.local.apiserver.objects.amounts import amount
 
 Json = dict[str, Any]
 
+SOURCE_DEFAULTS: dict[str, dict[str, object]] = {
+    "rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
+    "iscsi": {"iscsiInterface": "default"},
+    "azureDisk": {"cachingMode": "ReadWrite", "fsType": "ext4", "readOnly": False, "kind": "Shared"},
+    "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
+}
 _SOURCES_WITH_MODE = ("configMap", "secret", "downwardAPI", "projected")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 
@@ -144,6 +150,10 @@ def _volume(volume: Json) -> None:
             _references(source.get("items", ()))
             for projection in source.get("sources", ()):
                 _projection(projection)
+    for name in SOURCE_DEFAULTS.keys() & volume.keys():
+        for key, value in SOURCE_DEFAULTS[name].items():
+            if volume[name].get(key) in (None, ""):
+                volume[name][key] = value
     path = volume.get("hostPath")
     if path is not None and "type" not in path:
         path["type"] = ""

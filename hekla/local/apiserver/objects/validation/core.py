@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 from base64 import b64decode
+from collections.abc import Collection
 from typing import Any
 
-from hekla.local.apiserver.objects import names
+from hekla.local.apiserver.objects import documents, names
 from hekla.local.apiserver.objects.amounts import amount
-from hekla.local.apiserver.objects.errors import duplicate, forbidden, invalid, not_supported, required, too_long
+from hekla.local.apiserver.objects.errors import BadBody, duplicate, forbidden, invalid, not_supported, required, too_long
+from hekla.local.apiserver.objects.typecheck import type_name
 from hekla.local.apiserver.objects.validation.metadata import Errors, immutable, labels, metadata, one_of, selector
 from hekla.local.apiserver.objects.validation.placement import node_selector, taints
 from hekla.local.apiserver.objects.validation.resources import amounts
@@ -74,8 +76,9 @@ def secret(tree: Json) -> Errors:
             found.append(required(f"data[{key}]"))
     if kind == "kubernetes.io/basic-auth" and not ("username" in data or "password" in data):
         found += [required("data[username]"), required("data[password]")]
-    if kind == "kubernetes.io/dockerconfigjson" and ".dockerconfigjson" in data and not _is_json(data[".dockerconfigjson"]):
-        found.append(invalid("data[.dockerconfigjson]", "<secret contents redacted>", "invalid character in JSON"))
+    for type, key in (("kubernetes.io/dockerconfigjson", ".dockerconfigjson"), ("kubernetes.io/dockercfg", ".dockercfg")):
+        if kind == type and key in data and (why := _no_json(data[key])):
+            found.append(invalid(f"data[{key}]", "<secret contents redacted>", why))
     if kind == "kubernetes.io/service-account-token":
         annotations = (tree.get("metadata") or {}).get("annotations") or {}
         if not annotations.get(_ACCOUNT_ANNOTATION):
@@ -83,13 +86,15 @@ def secret(tree: Json) -> Errors:
     return found
 
 
-def _is_json(text: str) -> bool:
-    import msgspec
-
+def _no_json(text: str) -> str:
+    """Why a text is no JSON object; empty where it is one."""
     try:
-        return isinstance(msgspec.json.decode(b64decode(text)), dict)
-    except (ValueError, RecursionError):
-        return False
+        tree = documents.json_tree(b64decode(text))
+    except BadBody as error:
+        return str(error)
+    if tree is None or isinstance(tree, dict):
+        return ""
+    return f"json: cannot unmarshal {type_name(tree)} into Go value of type map[string]interface {{}}"
 
 
 def secret_update(new: Json, old: Json) -> Errors:
@@ -158,6 +163,7 @@ def service(tree: Json) -> Errors:
     _service_ports(spec, found)
     labels(spec.get("selector"), "spec.selector", found)
     one_of(spec.get("sessionAffinity"), ("ClientIP", "None"), "spec.sessionAffinity", found, needed=True)
+    _traffic_policy(spec, found)
     for position, address in enumerate(spec.get("clusterIPs") or ()):
         if address != "None" and not _is_address(address):
             found.append(invalid(f"spec.clusterIPs[{position}]", address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"))
@@ -166,6 +172,14 @@ def service(tree: Json) -> Errors:
             where = f"spec.externalIPs[{position}]"
             found.append(invalid(where, address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"))
     return found
+
+
+def _traffic_policy(spec: Json, found: Errors) -> None:
+    policy, path = spec.get("externalTrafficPolicy") or "", "spec.externalTrafficPolicy"
+    if spec.get("type") in ("NodePort", "LoadBalancer") or (spec.get("type") == "ClusterIP" and spec.get("externalIPs")):
+        one_of(policy, ("Cluster", "Local"), path, found, needed=True)
+    elif policy:
+        found.append(invalid(path, policy, "may only be set for externally-accessible services"))
 
 
 def _is_address(text: str) -> bool:
@@ -373,6 +387,15 @@ _QUOTA_RESOURCES = _WHOLE | frozenset(
 )  # fmt: skip
 
 
+_COMPUTE = frozenset({"pods", *(f"{part}{name}" for part in ("", "limits.", "requests.") for name in ("cpu", "memory"))})
+_SCOPED: dict[str, Collection[str]] = {
+    **dict.fromkeys(("Terminating", "NotTerminating", "NotBestEffort", "PriorityClass", "CrossNamespacePodAffinity"), _COMPUTE),
+    "BestEffort": frozenset({"pods"}),
+    "VolumeAttributesClass": frozenset({"persistentvolumeclaims", "requests.storage"}),
+}
+"""Which resources a quota can be about within a scope."""
+
+
 def resource_quota(tree: Json) -> Errors:
     found = metadata(tree)
     spec = tree.get("spec") or {}
@@ -384,11 +407,15 @@ def resource_quota(tree: Json) -> Errors:
             found.append(invalid(path, resource, "must be a standard resource for quota"))
         elif (resource in _WHOLE or resource.startswith("count/")) and amount(text).nanos % 10**9:
             found.append(invalid(path, text, "must be an integer"))
-    scopes = ("BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating")
     for scope in spec.get("scopes") or ():
-        if scope not in (*scopes, "VolumeAttributesClass"):
+        if scope not in _SCOPED:
             found.append(invalid("spec.scopes", spec["scopes"], "unsupported scope"))
-            break
+        for resource in spec.get("hard") or {}:
+            if resource in _QUOTA_RESOURCES and resource not in _SCOPED.get(scope, _QUOTA_RESOURCES):
+                found.append(invalid("spec.scopes", spec["scopes"], "unsupported scope applied to resource"))
+    for pair in ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"}):
+        if pair <= set(spec.get("scopes") or ()):
+            found.append(invalid("spec.scopes", spec["scopes"], "conflicting scopes"))
     return found
 
 
@@ -416,8 +443,24 @@ def limit_range(tree: Json) -> Errors:
             for name in ("default", "defaultRequest"):
                 if item.get(name):
                     found.append(forbidden(f"{path}.{name}", "may not be specified when `type` is 'Pod'"))
+        for name in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
+            for resource in item.get(name) or {}:
+                where = f"{path}.{name}[{resource}]"
+                if "/" in resource or resource.startswith("hugepages-"):
+                    continue
+                if resource not in _LIMITED:
+                    found.append(invalid(where, resource, "must be a standard resource type or fully qualified"))
+                if kind in ("Container", "Pod") and resource not in ("cpu", "memory", "ephemeral-storage"):
+                    found.append(invalid(where, resource, "must be a standard resource for containers"))
         _ordered(item, path, found)
     return found
+
+
+_LIMITED = frozenset((
+    "cpu", "memory", "ephemeral-storage", "storage", "requests.cpu", "requests.memory", "requests.ephemeral-storage", "limits.cpu",
+    "limits.memory", "limits.ephemeral-storage", "pods", "resourcequotas", "services", "replicationcontrollers", "secrets", "configmaps",
+    "persistentvolumeclaims", "requests.storage", "services.nodeports", "services.loadbalancers",
+))  # fmt: skip
 
 
 _LIMIT_ORDER = (

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from hekla.local.apiserver.objects import names, rules
+from hekla.local.apiserver.objects import names, rules, schema_errors
 from hekla.local.apiserver.objects.errors import forbidden, invalid, not_supported, required
+from hekla.local.apiserver.objects.schema import expression
 from hekla.local.apiserver.objects.validation.metadata import Errors, immutable, metadata
 
 Json = dict[str, Any]
 
+APPROVED = "api-approved.kubernetes.io"
+PROTECTED = re.compile(r"(.*\.)?(k8s|kubernetes)\.io").fullmatch
 TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _PRESERVING = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
 _JUNCTORS = ("allOf", "anyOf", "oneOf")
@@ -46,9 +49,28 @@ def create(tree: Json) -> Errors:
     elif (spec.get("conversion") or {}).get("webhook") is not None:
         found.append(forbidden("spec.conversion.webhook", "should not be set when strategy is not set to Webhook"))
     _versions(spec.get("versions") or (), found)
-    if not (tree.get("status") or {}).get("storedVersions"):
+    stored = (tree.get("status") or {}).get("storedVersions")
+    if not stored:
         found.append(invalid("status.storedVersions", None, "must have at least one stored version"))
+    else:
+        left = set(stored)
+        for version in spec.get("versions") or ():
+            if version.get("storage") and version.get("name") not in left:
+                found.append(invalid("status.storedVersions", stored, f"must have the storage version {version.get('name')}"))
+            left.discard(version.get("name"))
+    if PROTECTED(group):
+        _approved(((tree.get("metadata") or {}).get("annotations") or {}).get(APPROVED) or "", found)
     return found
+
+
+def _approved(said: str, found: Errors) -> None:
+    """Groups of the project itself need a link to where their interface was agreed on, or the word that it was not."""
+    place, where = f"metadata.annotations[{APPROVED}]", "see https://github.com/kubernetes/enhancements/pull/1111"
+    if not said:
+        found.append(required(place, f'protected groups must have approval annotation "{APPROVED}", {where}'))
+    elif not said.startswith("unapproved") and not re.match(r"[A-Za-z][A-Za-z0-9+.-]*://[^/]", said):
+        why = f'protected groups must have approval annotation "{APPROVED}" with either a URL or a reason starting with "unapproved"'
+        found.append(invalid(place, said, f"{why}, {where}"))
 
 
 def _conversion(webhook: Json | None, found: Errors) -> None:
@@ -158,8 +180,10 @@ def structural(schema: Json, path: str, found: Errors, *, root: bool = True, unc
             found.append(forbidden(f"{path}.{name}", f"{name} is not supported"))
     if schema.get("uniqueItems"):
         found.append(forbidden(f"{path}.uniqueItems", "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"))
-    if "pattern" in schema and not compiles(schema["pattern"]):
-        found.append(invalid(f"{path}.pattern", schema["pattern"], "must be a valid regular expression, but isn't"))
+    if "pattern" in schema and (why := wrong_pattern(schema["pattern"])):
+        found.append(invalid(f"{path}.pattern", schema["pattern"], f"must be a valid regular expression, but isn't: {why}"))
+    if "default" in schema and not root:
+        found += [error._replace(field=f"{path}.default{error.field}") for error in wrong_default(schema)]
     properties, additional = schema.get("properties"), schema.get("additionalProperties")
     if root and additional is not None and additional is not False:
         found.append(forbidden(f"{path}.additionalProperties", "must not be used at the root"))
@@ -189,6 +213,17 @@ def structural(schema: Json, path: str, found: Errors, *, root: bool = True, unc
     elif kind == "array":
         found.append(required(f"{path}.items", "must be specified"))
     _list_type(schema, path, found)
+
+
+def wrong_default(schema: Json) -> Errors:
+    """Why a default does not fit its own schema, of which it is asked only where the schema itself is sound."""
+    try:
+        return [
+            error._replace(field=f".{error.field}" if error.field else "")
+            for error in schema_errors.explain(schema, schema["default"], root=False)
+        ]
+    except (ValueError, TypeError, KeyError):
+        return []
 
 
 _ONLY_ABOVE = (("type", "empty"), ("title", "empty"), ("description", "empty"), ("default", "undefined"), ("nullable", "false"))
@@ -237,16 +272,17 @@ def _list_type(schema: Json, path: str, found: Errors) -> None:
         found.append(forbidden(f"{path}.x-kubernetes-list-map-keys", why))
 
 
-def compiles(pattern: str) -> bool:
+def wrong_pattern(pattern: str) -> str:
+    """What is wrong with a regular expression; empty where nothing is."""
     try:
-        re.compile(pattern)
-    except (re.error, RecursionError, OverflowError):
-        return False
-    return True
+        expression(pattern)
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def update(new: Json, old: Json) -> Errors:
-    found = create(new)
+    found = [error for error in create(new) if not error.field.startswith(("status.storedVersions", f"metadata.annotations[{APPROVED}]"))]
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     immutable(spec.get("group"), before.get("group"), "spec.group", found)
     established = any(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -49,6 +50,17 @@ def _finalizers(finalizers: list[str], bare: bool, found: Errors) -> None:
         if not bare and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
             why = "name is neither a standard finalizer name nor is it fully qualified"
             found.append(invalid(f"metadata.finalizers[{position}]", finalizer, why))
+
+
+def finalizer_names(finalizers: Sequence[str], path: str) -> Errors:
+    """Each is of a group, or one that Kubernetes knows."""
+    found: Errors = []
+    for position, finalizer in enumerate(finalizers):
+        found += [invalid(f"{path}[{position}]", finalizer, reason) for reason in label_key(finalizer)]
+        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+            why = "name is neither a standard finalizer name nor is it fully qualified"
+            found.append(invalid(f"{path}[{position}]", finalizer, why))
+    return found
 
 
 def labels(values: Json | None, path: str, found: Errors) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -50,7 +50,8 @@ def storage_class(tree: Json) -> Errors:
     if not provisioner:
         found.append(required("provisioner"))
     else:
-        found += [invalid("provisioner", provisioner, reason) for reason in label_key(provisioner.lower())]
+        lower = provisioner.lower()
+        found += [invalid("provisioner", lower, reason) for reason in label_key(lower)]
     one_of(tree.get("reclaimPolicy"), ("Delete", "Retain"), "reclaimPolicy", found)
     one_of(tree.get("volumeBindingMode"), ("Immediate", "WaitForFirstConsumer"), "volumeBindingMode", found, needed=True)
     return found
@@ -58,8 +59,9 @@ def storage_class(tree: Json) -> Errors:
 
 def storage_class_update(new: Json, old: Json) -> Errors:
     found = storage_class(new)
-    for name in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
+    for name in ("parameters", "reclaimPolicy", "volumeBindingMode"):
         immutable(new.get(name), old.get(name), name, found)
+    immutable(new.get("provisioner") or "", old.get("provisioner") or "", "provisioner", found)
     return found
 
 
@@ -107,14 +109,88 @@ def endpoint_slice(tree: Json) -> Errors:
     found = metadata(tree)
     kinds = ("FQDN", "IPv4", "IPv6")
     one_of(tree.get("addressType"), kinds, "addressType", found, needed=True)
-    for position, endpoint in enumerate(tree.get("endpoints") or ()):
-        if not endpoint.get("addresses"):
-            found.append(required(f"endpoints[{position}].addresses", "must contain at least 1 address"))
+    _slice_ports(tree.get("ports") or (), found)
+    return found + _slice_endpoints(tree)
+
+
+def _slice_ports(ports: Sequence[Json], found: Errors) -> None:
+    if len(ports) > 20000:
+        found.append(too_many("ports", len(ports), 20000))
+        return
+    seen: set[str] = set()
+    for position, port in enumerate(ports):
+        path, name = f"ports[{position}]", port.get("name") or ""
+        if name:
+            found += [invalid(f"{path}.name", name, reason) for reason in names.dns_label(name)]
+        if name in seen:
+            found.append(duplicate(f"{path}.name", name))
+        seen.add(name)
+        one_of(port.get("protocol"), ("SCTP", "TCP", "UDP"), f"{path}.protocol", found, needed=True)
+        if port.get("appProtocol") is not None:
+            found += [invalid(f"{path}.appProtocol", port["appProtocol"], reason) for reason in label_key(port["appProtocol"])]
+
+
+def _slice_endpoints(tree: Json) -> Errors:
+    found: Errors = []
+    endpoints, kind = tree.get("endpoints") or (), tree.get("addressType")
+    if len(endpoints) > 1000:
+        return [too_many("endpoints", len(endpoints), 1000)]
+    for position, endpoint in enumerate(endpoints):
+        path, addresses = f"endpoints[{position}].addresses", endpoint.get("addresses") or ()
+        if not addresses:
+            found.append(required(path, "must contain at least 1 address"))
+        elif len(addresses) > 100:
+            found.append(too_many(path, len(addresses), 100))
+        for index, address in enumerate(addresses):
+            if kind in ("IPv4", "IPv6"):
+                _slice_address(address, kind, path, index, found)
+            elif kind == "FQDN":
+                _whole_name(address.removesuffix("."), f"{path}[{index}]", found)
+        name = endpoint.get("nodeName")
+        if name is not None:
+            found += [invalid(f"endpoints[{position}].nodeName", name, reason) for reason in names.dns_subdomain(name)]
+        if endpoint.get("hostname") is not None:
+            host = endpoint["hostname"]
+            found += [invalid(f"endpoints[{position}].hostname", host, reason) for reason in names.dns_label(host)]
     return found
+
+
+def _whole_name(name: str, path: str, found: Errors) -> None:
+    reasons = names.dns_subdomain(name)
+    if not reasons and "." not in name:
+        reasons = ("should be a domain with at least two segments separated by dots",)
+    found += [invalid(path, name, reason) for reason in reasons]
+
+
+_REACHABLE = (
+    ("is_unspecified", "may not be unspecified ({})"), ("is_loopback", "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
+    ("is_link_local", "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
+    ("is_multicast", "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"),
+)  # fmt: skip
+
+
+def _slice_address(address: str, kind: str, path: str, index: int, found: Errors) -> None:
+    where = f"{path}[{index}]"
+    try:
+        known = ipaddress.ip_address(address)
+    except ValueError:
+        found.append(invalid(where, address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"))
+        return
+    if f"IPv{known.version}" != kind:
+        found.append(invalid(path, address, f"must be an {kind} address"))
+    local = known in (_LOCAL_MULTICAST if known.version == 4 else _LOCAL_MULTICAST_6)
+    for test, why in _REACHABLE:
+        if getattr(known, test, False) if test != "is_multicast" else local:
+            found.append(invalid(where, address, why.format(address)))
+
+
+_LOCAL_MULTICAST, _LOCAL_MULTICAST_6 = ipaddress.ip_network("224.0.0.0/24"), ipaddress.ip_network("ff02::/16")
 
 
 def endpoint_slice_update(new: Json, old: Json) -> Errors:
     found = endpoint_slice(new)
+    if (new.get("endpoints") or []) == (old.get("endpoints") or []):
+        found = [error for error in found if not error.field.startswith("endpoints")]
     immutable(new.get("addressType"), old.get("addressType"), "addressType", found)
     return found
 

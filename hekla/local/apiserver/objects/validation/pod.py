@@ -86,8 +86,8 @@ def template_of(spec: Json) -> bytes:
 def template(value: Json, path: str, found: Errors) -> None:
     """A PodTemplateSpec."""
     meta = value.get("metadata") or {}
-    labels(meta.get("labels"), f"{path}.metadata.labels", found)
-    check_annotations(meta.get("annotations"), f"{path}.metadata.annotations", found)
+    labels(meta.get("labels"), f"{path}.labels", found)
+    check_annotations(meta.get("annotations"), f"{path}.annotations", found)
     pod_spec(value.get("spec") or {}, f"{path}.spec", found)
 
 

@@ -220,7 +220,12 @@ def volume_attachment(tree: Json) -> Errors:
     spec = tree.get("spec") or {}
     if not spec.get("attacher"):
         found.append(required("spec.attacher"))
+    else:
+        _driver_name(spec["attacher"], "spec.attacher", found)
     source = spec.get("source") or {}
+    name = source.get("persistentVolumeName") or ""
+    if name:
+        found += [invalid("spec.source.persistentVolumeName", name, reason) for reason in names.dns_subdomain(name)]
     if not source.get("persistentVolumeName") and not source.get("inlineVolumeSpec"):
         found.append(required("spec.source", "must specify exactly one of inlineVolumeSpec and persistentVolumeName"))
     node = spec.get("nodeName") or ""
@@ -271,16 +276,23 @@ def runtime_class_update(new: Json, old: Json) -> Errors:
 
 
 def controller_revision(tree: Json) -> Errors:
+    found = _revision(tree)
+    if tree.get("data") is None:
+        found.append(required("data", "data is mandatory"))
+    elif not isinstance(tree["data"], dict):
+        found.append(required("data", "data must be a valid JSON object"))
+    return found
+
+
+def _revision(tree: Json) -> Errors:
     found = metadata(tree)
     if (tree.get("revision") or 0) < 0:
         found.append(invalid("revision", tree["revision"], "must be greater than or equal to 0"))
-    if tree.get("data") is None:
-        found.append(required("data", "data is mandatory"))
     return found
 
 
 def controller_revision_update(new: Json, old: Json) -> Errors:
-    found = controller_revision(new)
+    found = _revision(new)
     immutable(new.get("data"), old.get("data"), "data", found)
     return found
 
@@ -363,8 +375,10 @@ def flow_schema(tree: Json) -> Errors:
     if not 1 <= precedence <= 10000:
         text = "must be a value between 1 and 10000, both inclusive"
         found.append(invalid("spec.matchingPrecedence", precedence, text))
-    if not (spec.get("priorityLevelConfiguration") or {}).get("name"):
-        found.append(required("spec.priorityLevelConfiguration.name", "must reference a priority level"))
+    path, level = "spec.priorityLevelConfiguration.name", (spec.get("priorityLevelConfiguration") or {}).get("name") or ""
+    found += [invalid(path, level, reason) for reason in names.dns_subdomain(level)] if level else []
+    if not level:
+        found.append(required(path, "must reference a priority level"))
     method = spec.get("distinguisherMethod")
     if method is not None:
         one_of(method.get("type"), ("ByNamespace", "ByUser"), "spec.distinguisherMethod", found, needed=True)

@@ -58,7 +58,7 @@ def deployment(tree: Json) -> Errors:
     not_negative(spec.get("replicas"), "spec.replicas", found)
     _selected_template(spec, found)
     strategy = spec.get("strategy") or {}
-    one_of(strategy.get("type"), ("Recreate", "RollingUpdate"), "spec.strategy.type", found, needed=True)
+    one_of(strategy.get("type"), ("Recreate", "RollingUpdate"), "spec.strategy", found, needed=True)
     rolling = strategy.get("rollingUpdate")
     if strategy.get("type") == "Recreate" and rolling is not None:
         found.append(forbidden("spec.strategy.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'"))
