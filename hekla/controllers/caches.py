@@ -12,7 +12,6 @@ from .records import POD, Pod
 
 JOB_INDEX = "job"
 OWNER_INDEX = "owner"
-QUEUE_INDEX = "queue"
 FLOW_INDEX = "flow"
 TEMPLATE_INDEX = "template"
 CRON_INDEX = "cron"
@@ -26,7 +25,7 @@ class Caches:
             client, batch.JOB, indexes={FLOW_INDEX: _flow_of, TEMPLATE_INDEX: _template_of, CRON_INDEX: _cron_of}
         )
         self.pods: Cache[Pod] = Cache(client, POD, indexes={JOB_INDEX: _job_of, OWNER_INDEX: _owner_of})
-        self.groups = Cache(client, scheduling.POD_GROUP, indexes={QUEUE_INDEX: _queue_of})
+        self.groups = Cache(client, scheduling.POD_GROUP)
         self.queues = Cache(client, scheduling.QUEUE, indexes={"parent": _parent_of})
         self.commands = Cache(client, bus.COMMAND)
         self.priorities = Cache(client, priority.PRIORITY_CLASS)
@@ -48,10 +47,6 @@ def _job_of(pod: Pod) -> Iterable[str]:
 def _owner_of(pod: Pod) -> Iterable[str]:
     uid = pod.owner_uid
     return (uid,) if uid else ()
-
-
-def _queue_of(group: scheduling.PodGroup) -> Iterable[str]:
-    return (group.spec.queue,)
 
 
 def _parent_of(queue: scheduling.Queue) -> Iterable[str]:

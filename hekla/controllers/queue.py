@@ -22,7 +22,7 @@ from hekla.kube.controller import Controller
 from hekla.kube.errors import Conflict, ServerError, TooManyRequests
 from hekla.kube.http.client import TransportError
 
-from .caches import QUEUE_INDEX, Caches
+from .caches import Caches
 from .events import Events
 
 log = logging.getLogger(__name__)
@@ -81,6 +81,8 @@ class QueueController(Controller):
         self._events = events
         self._orders: dict[str, str] = {}
         """The action that is asked for, by queue; the last one counts."""
+        self._phases: dict[str, Counter[str]] = {}
+        """How many PodGroups of each phase there are, by queue: counted as they change, for there may be many."""
         caches.queues.on_change(self._queue_changed)
         caches.groups.on_change(self._group_changed)
 
@@ -106,8 +108,9 @@ class QueueController(Controller):
     def _group_changed(self, old: scheduling.PodGroup | None, new: scheduling.PodGroup | None) -> None:
         if old is not None and new is not None and _place(old) == _place(new):
             return
-        for group in (old, new):
+        for group, sign in ((old, -1), (new, 1)):
             if group is not None and group.spec.queue:
+                self._phases.setdefault(group.spec.queue, Counter())[group.status.phase] += sign
                 self.queue.add_after(group.spec.queue, 0.05)
 
     async def reconcile(self, key: str) -> float | None:
@@ -141,11 +144,10 @@ class QueueController(Controller):
             self._events.event(queue, "Warning", action, f"{action} failed for {error}")
 
     def _count(self, queue: scheduling.Queue) -> int:
-        groups = self._caches.groups.by(QUEUE_INDEX, queue.metadata.name)
-        phases = Counter(group.status.phase for group in groups)
+        phases = self._phases.get(queue.metadata.name, Counter[str]())
         for phase, gauge in GROUPS.items():
             gauge.labels(queue.metadata.name).set(phases[phase])
-        return len(groups)
+        return phases.total()
 
     async def _sync(self, queue: scheduling.Queue, groups: int) -> None:
         state = next_state(queue.status.state, SYNC, groups)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Literal, Self, TypeVar, cast
 from urllib.parse import quote, urlencode
@@ -23,6 +24,7 @@ from hekla.kube.credentials import CredentialError
 from hekla.kube.errors import ApiError, ServerError, from_answer
 from hekla.kube.http.client import HttpClient, Response, Stream, TransportError
 from hekla.kube.objects import name_of, with_kind
+from hekla.kube.pace import Pace
 from hekla.kube.throttle import TokenBucket
 from hekla.kube.tls import TlsError
 from hekla.kube.watch import Event, Watch
@@ -76,6 +78,7 @@ class Client:
     ) -> None:
         self.connection = connection
         self.http = HttpClient(connection.target, pool=pool)
+        self.pace = Pace()
         self._credentials = connection.credentials
         self._base = connection.base_path
         self._fixed = b"User-Agent: %b\r\n%b%b" % (user_agent.encode(), WANTED, connection.headers)
@@ -336,10 +339,13 @@ class Client:
             if authorization is None:
                 authorization = await self._authorize()
             block = self._fixed + authorization + content if body else self._fixed + authorization
+            began = time.monotonic()
             try:
                 answer = await self.http.request(method, target, block, body, timeout, first=self._first)
             except TlsError as error:
                 raise TransportError(str(error), sent=False) from None
+            if not self._first:  # those that go before all others know nothing of the others' waiting
+                self.pace.answered(began)
             if answer.status < 400:
                 for name, value in answer.headers:
                     if len(name) == 7 and name.lower() == b"warning":

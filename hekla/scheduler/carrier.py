@@ -10,13 +10,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine
-from datetime import UTC, datetime
+from functools import partial
 from typing import Any, NamedTuple
 
 from prometheus_client import Histogram
 
 from hekla.api import claims, core, nodeinfo, policy, priority, resource, scheduling, shard, storage, topology
-from hekla.engine.decisions import Bind, Decisions, Event, Evict, PodCondition, PodGroupStatus, QueueStatus, ShardStatus
+from hekla.engine.decisions import Bind, Decisions, Event, Evict, PodCondition, QueueStatus, ShardStatus
 from hekla.engine.state import State
 from hekla.engine.tasks import Status
 from hekla.kube.client import Client
@@ -26,6 +26,8 @@ from hekla.kube.http.client import TransportError
 from hekla.scheduler.claims import ClaimBinder, ClaimError
 from hekla.scheduler.devices import LockError, lock_node, lock_of, unlock_node
 from hekla.scheduler.feed import LeftOut
+from hekla.scheduler.groups import LONGEST_GATHERED, GroupStatuses, now
+from hekla.scheduler.lane import Lane
 from hekla.scheduler.metrics import BIND_CALL, BOUND, FAILED_BINDS, PRE_BIND, PRE_BOUND
 from hekla.scheduler.volumes import VolumeBinder, VolumeError
 
@@ -41,18 +43,10 @@ LOST = (ApiError, TransportError)
 STANDS = 0.3
 """Seconds for which a reason to wait must stand before it is written on the pod.  While a gang's pods are being made the reason
 changes with each of them; writing every one cost five writes a pod, more than all the rest of its way."""
-GATHERED = 0.35
-"""Seconds for which the newest status of a PodGroup is gathered, from the last change of it, three times as long from the first.
-Scheduled, Running and the first count of running pods come soon after each other, a little less soon when the machine is busy;
-only being let in is waited for by somebody, so that is written at once."""
 QUEUES_GATHERED = 1.0
 """Seconds for which what a queue holds is gathered."""
 LONGEST_HELD = 3.0
 """Seconds after which a reason is written even if it keeps changing."""
-
-
-def now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def split(key: str) -> tuple[str, str]:
@@ -70,20 +64,11 @@ class Held(NamedTuple):
     changed: float
 
 
-class Gathering(NamedTuple):
-    """The newest status of a PodGroup that waits to be written."""
-
-    status: PodGroupStatus
-    since: float
-    """When the first of the unwritten ones came (loop time)."""
-    changed: float
-
-
 class Carrier:
     """Writes decisions; `state_changed` is called when something came back that the next cycle must know."""
 
     def __init__(self, client: Client, state: State, recorder: Recorder, scheduler_name: str, state_changed: Callable[[], None],
-                 *, batch: bool = True) -> None:  # fmt: skip
+                 *, batch: bool = True, seen: Callable[[str], str] = lambda group: "") -> None:  # fmt: skip
         self.client = client
         self.state = state
         self.recorder = recorder
@@ -98,14 +83,12 @@ class Carrier:
         self.tasks: set[asyncio.Task[None]] = set()
         self.writing: dict[str, asyncio.Task[None]] = {}
         """The write in flight for a PodGroup, pod condition or queue; a newer one for the same object waits for it."""
-        self.groups: dict[str, Gathering] = {}
-        """Statuses of PodGroups that are being gathered."""
+        self.lane = Lane(self.launch)
+        self.groups = GroupStatuses(client, state, self.in_turn, self.lane, seen)
         self.complaints: dict[tuple[str, str], Event] = {}
         """Events about groups that wait, until it is clear that they go on waiting."""
         self.queues: dict[str, QueueStatus] = {}
         """The newest of what queues hold that waits to be written."""
-        self.let_in: set[str] = set()
-        """Groups whose phase Inqueue has been written."""
         self.waiting: dict[str, Held] = {}
         """Conditions that have not stood long enough to be written, with the event that tells of each."""
 
@@ -116,7 +99,7 @@ class Carrier:
         for eviction in decisions.evictions:
             self.launch(self.evict(eviction))
         for group in decisions.pod_groups:
-            self.hold_group(group)
+            self.groups.take(group)
         told = {event.key: event for event in decisions.events if event.reason == FAILED}
         for condition in decisions.conditions:
             self.hold(condition, told.get(condition.pod))
@@ -139,7 +122,7 @@ class Carrier:
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
-    def in_turn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+    def in_turn(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Two writes of one object arrive in the order in which they were decided."""
         before = self.writing.get(name)
 
@@ -158,6 +141,7 @@ class Carrier:
                 del self.writing[name]
 
         task.add_done_callback(done)
+        return task
 
     async def settle(self) -> None:
         """Waits until everything in flight has been answered."""
@@ -257,7 +241,7 @@ class Carrier:
     def hold_complaint(self, event: Event) -> None:
         """Tells why a group waits once that has stood for a while: most groups wait for nothing but their pods, and not for long."""
         if not self.complaints:
-            asyncio.get_running_loop().call_later(STANDS, self.tell_complaints)
+            asyncio.get_running_loop().call_later(self.client.pace.gather(STANDS, LONGEST_GATHERED), self.tell_complaints)
         self.complaints[event.key, event.reason] = event
 
     def tell_complaints(self) -> None:
@@ -267,30 +251,6 @@ class Carrier:
             job = self.state.jobs.get(event.key)
             if job is not None and job.phase in WAITING:
                 self.record(event)
-
-    def hold_group(self, group: PodGroupStatus) -> None:
-        """Writes at once that a group was let in; anything else with what follows it soon."""
-        if group.phase == "Inqueue" and group.key not in self.let_in and self.is_waited_for(group.key):
-            self.let_in.add(group.key)
-            self.groups.pop(group.key, None)
-            self.in_turn(f"group {group.key}", self.write_group(group))
-            return
-        loop = asyncio.get_running_loop()
-        if not self.groups:
-            loop.call_later(GATHERED, self.write_groups)
-        before = self.groups.get(group.key)
-        now = loop.time()
-        self.groups[group.key] = Gathering(group, before.since if before else now, now)
-
-    def is_waited_for(self, group: str) -> bool:
-        """Whether pods are made only once the group is let in; where they are there, their binds tell the same.
-
-        Groups that the controller makes for pods of others (`podgroup-` and the owner's uid) come after their pods.
-        """
-        if split(group)[1].startswith("podgroup-"):
-            return False
-        job = self.state.jobs.get(group)
-        return job is None or len(job.tasks) < max(job.min_available, 1)
 
     def hold_queue(self, queue: QueueStatus) -> None:
         """Writes what a queue holds once in a while: it changes with every pod, and nobody waits for it."""
@@ -305,35 +265,31 @@ class Carrier:
         for name, queue in waiting.items():
             self.in_turn(f"queue {name}", self.write_queue(queue))
 
-    def write_groups(self) -> None:
-        """Writes the statuses that have stood, or been gathered, for long enough."""
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-        for key, (group, since, changed) in list(self.groups.items()):
-            if now - changed < GATHERED and now - since < 3 * GATHERED:
-                continue
-            del self.groups[key]
-            if group.phase != "Inqueue":
-                self.let_in.discard(key)
-            self.in_turn(f"group {key}", self.write_group(group))
-        if self.groups:
-            loop.call_later(GATHERED / 4, self.write_groups)
-
     def write_waiting(self) -> None:
         """Writes the conditions that have stood long enough, of the pods that are still pending."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         for pod, held in list(self.waiting.items()):
-            task = self.state.tasks.get(pod)
-            if task is None or task.status is not Status.PENDING:
+            if not self.is_pending(pod):
                 del self.waiting[pod]
             elif now - held.changed >= STANDS or now - held.since >= LONGEST_HELD:
                 del self.waiting[pod]
-                self.in_turn(f"pod {pod}", self.write_condition(held.condition))
-                if held.event is not None:
-                    self.record(held.event)
+                self.lane.put(f"pod {pod}", partial(self.begin_condition, held))
         if self.waiting:
             loop.call_later(STANDS / 2, self.write_waiting)
+
+    def is_pending(self, pod: str) -> bool:
+        task = self.state.tasks.get(pod)
+        return task is not None and task.status is Status.PENDING
+
+    def begin_condition(self, held: Held) -> asyncio.Task[None] | None:
+        """Starts the write of a condition whose turn has come, if its pod still waits."""
+        pod = held.condition.pod
+        if not self.is_pending(pod):
+            return None
+        if held.event is not None:
+            self.record(held.event)
+        return self.in_turn(f"pod {pod}", self.write_condition(held.condition))
 
     # evictions
 
@@ -363,17 +319,6 @@ class Carrier:
             self.state_changed()
 
     # what users see
-
-    async def write_group(self, group: PodGroupStatus) -> None:
-        namespace, name = split(group.key)
-        conditions = [{**condition, "lastTransitionTime": condition.get("lastTransitionTime") or now()} for condition in group.conditions]
-        status = {
-            "phase": group.phase, "running": group.running or None, "succeeded": group.succeeded or None,
-            "failed": group.failed or None, "conditions": conditions,
-        }
-        patch = {"metadata": {"uid": group.uid}, "status": status}
-        subresource = "status" if scheduling.POD_GROUP.status else None
-        await self.attempt(group.key, self.client.patch(scheduling.POD_GROUP, name, patch, namespace, subresource=subresource))
 
     async def write_condition(self, condition: PodCondition) -> None:
         namespace, name = split(condition.pod)

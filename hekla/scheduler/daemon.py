@@ -125,7 +125,8 @@ class Scheduler:
         self.worker: Histogram | None = None
         """Takes a cycle's time in the place of the batch scheduler's histogram."""
         self.problems: set[str] = set()
-        self.carrier = Carrier(client, state, recorder, name, self.feed.changed.set, batch=batch)
+        seen = self.feed.versions_of(scheduling.POD_GROUP) if batch else lambda group: ""
+        self.carrier = Carrier(client, state, recorder, name, self.feed.changed.set, batch=batch, seen=seen)
         self.feed.cache_of(PERSISTENT_VOLUME_CLAIM).on_change(self.carrier.volumes.claim_changed)
         self.feed.cache_of(RESOURCE_CLAIM).on_change(self.carrier.claims.claim_changed)
         self.plugin_metrics = PluginMetrics()

@@ -18,6 +18,7 @@ from hekla.engine.shards import NONE
 from hekla.engine.state import State
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
+from hekla.kube.objects import version_of
 from hekla.scheduler.devices import DEFAULT_MAP
 from hekla.scheduler.metrics import WATCHED
 from hekla.scheduler.ring import Ring
@@ -170,6 +171,16 @@ class Feed:
     def cache_of(self, kind: Kind[Any]) -> Cache[Tree]:
         """The cache behind one kind; of its objects only the identity is left."""
         return next(cache for cache in self.caches if cache.kind.plural == kind.plural)
+
+    def versions_of(self, kind: Kind[Any]) -> Callable[[str], str]:
+        """What gives the version in which an object of a kind was seen last, by its key; "" for one that was not."""
+        cache = self.cache_of(kind)
+
+        def version(key: str) -> str:
+            found = cache.get(key)
+            return "" if found is None else version_of(found)
+
+        return version
 
     def listener(self, source: Source) -> Callable[[Tree | None, Tree | None], None]:
         """What the cache of one kind calls."""

@@ -14,6 +14,9 @@ from typing import Any
 WIDTH = 4
 """Writes on their way: beside 64 creates or binds they are hardly felt, and a quick server answers thousands a second."""
 
+WIDER = 32
+"""Waiting writes for each one more on its way: where a server stays slow, what waits may not wait for ever."""
+
 Write = Callable[[], asyncio.Task[None] | None]
 """Starts a write when its turn has come; None where there is nothing to tell any more."""
 
@@ -31,9 +34,14 @@ class Lane:
     def put(self, name: str, write: Write) -> None:
         """In the place of an older write of the same object, else behind all others."""
         self.writes[name] = write
-        if self.workers < self.width:
+        if self.workers < self.room:
             self.workers += 1
             self.launch(self._work())
+
+    @property
+    def room(self) -> int:
+        """How many may be on their way."""
+        return self.width + len(self.writes) // WIDER
 
     def drop(self, name: str) -> None:
         """What was to be told of an object has been overtaken."""
@@ -41,7 +49,7 @@ class Lane:
 
     async def _work(self) -> None:
         try:
-            while self.writes:
+            while self.writes and self.workers <= self.room:
                 _, write = self.writes.popitem(last=False)
                 task = write()
                 if task is not None:

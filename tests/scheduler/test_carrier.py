@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 
-from hekla.engine.decisions import Bind, Decisions, Event, PodGroupStatus, QueueStatus
+from hekla.engine.decisions import Bind, Decisions, Event, PodCondition, PodGroupStatus, QueueStatus
 from hekla.engine.tasks import Status
 from hekla.engine.world import World, policy
 from hekla.kube.errors import ApiError
+from hekla.kube.pace import Pace
 from hekla.scheduler import carrier as carrying
 from hekla.scheduler.carrier import Carrier
 from hekla.scheduler.feed import LeftOut
+from hekla.scheduler.groups import Answer, Metadata
+from hekla.scheduler.lane import WIDTH
 from hekla.scheduler.volumes import VolumeError
 
 
@@ -31,6 +34,7 @@ class Server:
         self.refuses: set[str] = set()
         self.answer = asyncio.Event()
         self.answer.set()
+        self.pace = Pace()
 
     async def post(self, kind: Any, name: str, namespace: str, subresource: str, body: dict[str, Any]) -> None:
         await self.answer.wait()
@@ -39,8 +43,9 @@ class Server:
         self.bindings.append(body)
 
     async def patch(self, kind: Any, name: str, patch: dict[str, Any], namespace: str | None = None, *, type: str = "merge",
-                    subresource: str | None = None) -> None:  # fmt: skip
+                    subresource: str | None = None) -> Answer:  # fmt: skip
         self.patches.append((f"{kind.plural}/{name}" + (f"/{subresource}" if subresource else ""), type, patch))
+        return Answer(Metadata(str(len(self.patches))))
 
 
 class Events:
@@ -209,3 +214,35 @@ async def test_why_a_group_waits_is_told_once_it_goes_on_waiting(
     scene.world.state.jobs["default/job"].phase = phase
     await asyncio.sleep(0.05)
     assert scene.events.told == ([("PodGroup/job", "Warning", "Unschedulable", "1/1 tasks")] if told else [])
+
+
+async def test_a_slow_server_is_told_few_reasons_at_a_time_and_none_that_is_past(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carrying, "STANDS", 0.01)
+    scene.world.job("job", pods=12, min_available=1, cpu=1)
+    asked: list[str] = []
+
+    async def patch(kind: Any, name: str, *_: Any, **__: Any) -> None:
+        asked.append(name)
+        await scene.server.answer.wait()
+
+    monkeypatch.setattr(scene.server, "patch", patch)
+    scene.server.answer.clear()
+    pods = [f"job-task-{number}" for number in range(12)]
+    uids = {name: scene.world.state.tasks[f"default/{name}"].uid for name in pods}
+    scene.carrier.carry(Decisions(
+        conditions=[PodCondition(f"default/{name}", uids[name], "Unschedulable", "not all are there", "") for name in pods],
+        events=[Event("Pod", f"default/{name}", uids[name], "Warning", "FailedScheduling", "not all are there") for name in pods],
+    ))  # fmt: skip
+    async with asyncio.timeout(20):
+        while len(asked) < WIDTH:
+            await asyncio.sleep(0.005)
+    await scene.cycle()
+    assert asked == pods[:WIDTH]
+    scene.server.answer.set()
+    await scene.carrier.settle()
+    placed = [body["metadata"]["name"] for body in scene.server.bindings]
+    assert len(placed) == 8
+    waiting = [name for name in pods if name not in placed or name in asked[:WIDTH]]
+    assert sorted(asked) == sorted(waiting)
+    told = [where for where, _, reason, _ in scene.events.told if reason == "FailedScheduling"]
+    assert sorted(told) == sorted(f"Pod/{name}" for name in waiting)

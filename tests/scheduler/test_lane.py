@@ -95,3 +95,23 @@ async def test_it_goes_on_after_it_was_empty() -> None:
     await server.answer_all()
     server.tell("a", "second")
     assert await server.answer_all() == ["a: first", "a: second"]
+
+
+async def test_a_long_queue_is_given_more_room_for_as_long_as_it_is_long() -> None:
+    server = Slow()
+    for number in range(100):
+        server.tell(f"pod-{number}", "waits")
+    assert len(await server.so_far()) == 2 + 3
+    server.answers[0].set()
+    await server.so_far()
+    assert server.lane.workers == 2 + 2
+    assert len(await server.answer_all()) == 100
+
+
+async def test_what_was_overtaken_is_not_told() -> None:
+    server = Slow()
+    for name in "abc":
+        server.tell(name, "waits")
+    await server.so_far()
+    server.lane.drop("c")
+    assert await server.answer_all() == ["a: waits", "b: waits"]

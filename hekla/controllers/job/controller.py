@@ -30,10 +30,11 @@ from .failures import Failures
 from .mold import Mold
 from .plan import Beside, Plan, View, plan
 from .plugins import Plugin, PluginError, plugins_of
-from .podgroup import difference, group_body, live_spec
+from .podgroup import complaint, difference, group_body, lets_pods_in, live_spec
 from .podrequests import PodRequests
 from .pods import mold_of
 from .policies import COMMAND_ISSUED, POD_EVICTED, UNKNOWN, Trigger, decide, from_pod
+from .status import dated, first_phase
 from .trouble import TRANSIENT, Trouble, Wait
 from .volumes import claim_body, claim_name, unnamed
 
@@ -42,9 +43,13 @@ log = logging.getLogger(__name__)
 STATUS_INTERVAL = 0.5
 """Seconds between two writes of a status in which only the counts differ, and for which such counts are gathered: pods that have
 just been made are often running, and the job with them, before anybody could have read that they were pending."""
+LONGEST_INTERVAL = 2.0
+"""The same where the server is busy, and then for a job's first steps too: that it is Pending, that it is Running (decision 0202)."""
 WAITING = 2.0
 """Seconds between two looks for something that a job waits for and that is not watched."""
 LONGEST_BACKOFF = 10.0
+_FIRST_STEPS = {("", states.PENDING), ("", states.RUNNING), (states.PENDING, states.RUNNING)}
+"""Changes of phase that nothing else waits for."""
 UNSEEN = 5.0
 """Seconds to wait for the watch to show what was written and not answered.  Names are fixed and deletions go by uid, so trying again
 is harmless; but what was answered is there, and writing it again would only keep a late watch late."""
@@ -58,13 +63,19 @@ class _Memory:
     triggers: list[Trigger] = field(default_factory=list)
     announced: set[Trigger] = field(default_factory=set)
     written: batch.Job | None = None
+    writing: bool = False
+    """The status is being written."""
     written_at: float = 0.0
     counted_at: float = 0.0
-    """Since when the status on the server lags behind in nothing but counts; 0: it does not."""
+    """Since when the status on the server lags behind in nothing but counts and first steps; 0: it does not."""
+    step: batch.JobStatus | None = None
+    """The status with a first step that waits to be written."""
     layout: tuple[object, ...] = ()
     plugins: list[Plugin] = field(default_factory=list)
     molds: dict[str, Mold] = field(default_factory=dict)
     group_spec: dict[str, Any] = field(default_factory=dict)
+    group_seen: tuple[object, ...] = ()
+    """The version of the PodGroup that was compared with `group_spec` last, and the layout of that."""
     laid_out_at: int = -1
     """The generation whose companions were looked at last."""
     failures: int = 0
@@ -123,6 +134,8 @@ class JobController(Controller):
             return
         key = key_of(new)
         memory = self._memory.get(key)
+        if memory and memory.writing:
+            return  # most likely our own words, before the answer: it is looked at when that is there
         if memory and memory.written and memory.written.metadata.resource_version == new.metadata.resource_version:
             memory.written = None  # our own words have come back
             return
@@ -163,9 +176,9 @@ class JobController(Controller):
         if key is None or job is None:
             return
         if old is not None and new is not None:
-            if old.status.phase == new.status.phase and old.status.conditions == new.status.conditions:
+            if lets_pods_in(old) == lets_pods_in(new) and complaint(job, old) == complaint(job, new) and not _turned_unknown(old, new):
                 return
-            if new.status.phase == "Unknown" and old.status.phase != "Unknown":
+            if _turned_unknown(old, new):
                 # Volcano sends version 0 here, which a job that was restarted once never hears (its bug 4).
                 trigger = Trigger(
                     UNKNOWN, version=job.status.version, since=self._clock(), cause="pods that the gang needs are not running"
@@ -190,6 +203,8 @@ class JobController(Controller):
         memory = self._remember(key, job)
         view = self._view(key, job, memory)
         made = plan(view)
+        if memory.step is not None and not _is_a_step(made) and job.status.state.phase in ("", states.PENDING):
+            made = Plan(memory.step, wake=0.0)  # what the job was until now shall be seen before what becomes of it
         self._failures.look(key, job)
         if made.delete and (wait := self._failures.holds(key, made.delete)) is not None:
             return wait
@@ -309,23 +324,45 @@ class JobController(Controller):
     async def _settle(self, job: batch.Job, memory: _Memory, status: batch.JobStatus) -> float | None:
         """Write the status if it says something new; counts alone may wait for more of them."""
         if status == job.status:
-            memory.counted_at = 0.0
+            memory.counted_at, memory.step = 0.0, None
             return None
-        moved = status.state.phase != job.status.state.phase
-        if not moved and status.controlled_resources == job.status.controlled_resources:
+        before, after = job.status.state.phase, status.state.phase
+        moved = after != before
+        hurry = status is memory.step
+        if memory.step is not None and moved:
+            status = dated(status, memory.step)
+        lags = not moved or (before, after) in _FIRST_STEPS
+        if lags and not hurry and status.controlled_resources == job.status.controlled_resources:
             now = time.monotonic()
             memory.counted_at = memory.counted_at or now
-            wait = STATUS_INTERVAL - (now - max(memory.written_at, memory.counted_at))
+            since = memory.counted_at if moved else max(memory.written_at, memory.counted_at)
+            wait = since + self.client.pace.gather(0.0 if moved else STATUS_INTERVAL, LONGEST_INTERVAL) - now
             if wait > 0:
+                memory.step = status if moved else None
                 return wait
+        if not before and after == states.RUNNING:  # who waits for each phase in turn shall see each
+            job = await self._write_status(job, memory, first_phase(status))
         await self._write_status(job, memory, status)
-        return 0.0 if moved else None
+        # A job that has just been made known as Pending has been looked at with all that follows from that.
+        return 0.0 if moved and (before, after) != ("", states.PENDING) else None
 
     async def _write_status(self, job: batch.Job, memory: _Memory, status: batch.JobStatus) -> batch.Job:
-        fresh = await self.client.update_status(batch.JOB, msgspec.structs.replace(job, status=status))
-        memory.written, memory.written_at, memory.counted_at = fresh, time.monotonic(), 0.0
+        key = key_of(job)
+        memory.writing = True
+        try:
+            fresh = await self.client.update_status(batch.JOB, msgspec.structs.replace(job, status=status))
+        except BaseException:
+            self.queue.add(key)  # for what was not looked at meanwhile
+            raise
+        finally:
+            memory.writing = False
+        shown = self._caches.jobs.get(key)
+        if shown is not None and _version(shown) > _version(fresh):
+            self.queue.add(key)  # somebody else has changed it since
+        memory.written = None if shown is not None and _version(shown) >= _version(fresh) else fresh
+        memory.written_at, memory.counted_at, memory.step = time.monotonic(), 0.0, None
         if fresh.status.state.phase != job.status.state.phase:
-            metrics.count_phase(fresh, key_of(fresh), fresh.status.state.phase)
+            metrics.count_phase(fresh, key, fresh.status.state.phase)
         return fresh
 
     async def _prepare(self, key: str, job: batch.Job, memory: _Memory, made: Plan, view: View) -> batch.Job:
@@ -440,8 +477,13 @@ class JobController(Controller):
                 except AlreadyExists:
                     pass
             return
+        seen = (group.metadata.uid, group.metadata.resource_version, *memory.layout)
+        if memory.group_seen == seen:
+            return
         changes = difference(group, memory.group_spec)
-        if changes:
+        if not changes:
+            memory.group_seen = seen
+        else:
             await self.client.patch(
                 scheduling.POD_GROUP.untyped, group.metadata.name, {"spec": changes}, job.metadata.namespace
             )
@@ -458,6 +500,15 @@ class JobController(Controller):
 
     def _warn(self, job: batch.Job, reason: str, message: str) -> None:
         self._events.event(job, "Warning", reason, message)
+
+
+def _is_a_step(made: Plan) -> bool:
+    """Whether a plan leads no further than the first steps of a job."""
+    return not made.status_first and made.status.state.phase in (states.PENDING, states.RUNNING)
+
+
+def _turned_unknown(old: scheduling.PodGroup, new: scheduling.PodGroup) -> bool:
+    return new.status.phase == "Unknown" and old.status.phase != "Unknown"
 
 
 def _same_to_us(old: Pod, new: Pod) -> bool:

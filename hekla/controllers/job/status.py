@@ -40,6 +40,23 @@ def entered(status: batch.JobStatus, phase: str, now: float, *, reason: str = ""
     )
 
 
+def first_phase(status: batch.JobStatus) -> batch.JobStatus:
+    """The same status as it was in the first phase of its history."""
+    first = status.conditions[0]
+    state = batch.JobState(phase=first.status, last_transition_time=first.last_transition_time)
+    return msgspec.structs.replace(status, state=state, conditions=[first])
+
+
+def dated(status: batch.JobStatus, earlier: batch.JobStatus) -> batch.JobStatus:
+    """A status that was worked out anew, its phases dated as when they were first found."""
+    known = {condition.status: condition for condition in earlier.conditions}
+    return msgspec.structs.replace(
+        status,
+        state=earlier.state if earlier.state.phase == status.state.phase else status.state,
+        conditions=[known.get(condition.status, condition) for condition in status.conditions],
+    )
+
+
 def phase_before(status: batch.JobStatus) -> str:
     """The phase that the job was in before the one it is in."""
     earlier = [condition.status for condition in status.conditions if condition.status != status.state.phase]

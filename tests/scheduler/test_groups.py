@@ -1,0 +1,134 @@
+"""What PodGroups are told, and how few writes that takes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
+
+import pytest
+
+from hekla.engine.decisions import PodGroupStatus
+from hekla.engine.world import World, policy
+from hekla.kube.errors import ApiError, ServerError
+from hekla.kube.http.client import TransportError
+from hekla.kube.pace import Pace
+from hekla.scheduler import groups as writing
+from hekla.scheduler.groups import Answer, GroupStatuses, Metadata
+from hekla.scheduler.lane import Lane
+
+READY = {"type": "Scheduled", "status": "True", "reason": "tasks in gang are ready to be scheduled", "message": ""}
+
+
+class Scene:
+    """A group of two pods; the server keeps what it is told, the watch shows it when the test says so."""
+
+    def __init__(self) -> None:
+        self.world = World(policy(plugins=["gang", "predicates"], actions="allocate"))
+        self.world.nodes("n1", cpu=8)
+        self.world.job("job", pods=2, min_available=2, cpu=1, phase="Pending")
+        self.job = self.world.state.jobs["default/job"]
+        self.pace = Pace()
+        self.said: list[dict[str, Any]] = []
+        self.failures: list[Exception] = []
+        self.shown = "0"
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.groups = GroupStatuses(self, self.world.state, self.in_turn, Lane(self.launch), lambda key: self.shown)  # type: ignore[arg-type]
+
+    def launch(self, work: Coroutine[Any, Any, None]) -> None:
+        self.tasks.add(asyncio.ensure_future(work))
+
+    def in_turn(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
+        self.tasks.add(task)
+        return task
+
+    async def patch(self, kind: Any, name: str, patch: dict[str, Any], namespace: str, *, subresource: str | None = None) -> Answer:
+        if self.failures:
+            raise self.failures.pop(0)
+        assert patch["metadata"] == {"uid": self.job.pg_uid}
+        self.said.append(patch["status"])
+        return Answer(Metadata(str(len(self.said))))
+
+    def status(self, phase: str, running: int = 0, *conditions: dict[str, Any]) -> PodGroupStatus:
+        self.job.phase = phase
+        return PodGroupStatus("default/job", self.job.pg_uid, phase, running, 0, 0, [dict(one) for one in conditions])
+
+    def phases(self) -> list[str]:
+        return [one["phase"] for one in self.said]
+
+    async def settle(self) -> None:
+        async with asyncio.timeout(5):
+            while self.groups.gathered or any(not task.done() for task in self.tasks):
+                await asyncio.sleep(0.002)
+
+
+@pytest.fixture
+async def scene(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
+    monkeypatch.setattr(writing, "GATHERED", 0.01)
+    made = Scene()
+    yield made
+    await made.settle()
+
+
+async def test_scheduled_running_and_the_first_count_are_one_write(scene: Scene) -> None:
+    scene.groups.take(scene.status("Inqueue", 0, READY))
+    scene.groups.take(scene.status("Running", 0, READY))
+    scene.groups.take(scene.status("Running", 2, READY))
+    await scene.settle()
+    assert [(one["phase"], one["conditions"][0]["type"]) for one in scene.said] == [("Running", "Scheduled")]
+
+
+async def test_the_counts_are_those_of_the_moment_of_writing(scene: Scene) -> None:
+    scene.world.run()
+    scene.groups.take(scene.status("Running", 0, READY))
+    scene.world.settle()
+    await scene.settle()
+    running = len(scene.job.counts.statuses[writing.Status.RUNNING])
+    assert running == 2
+    assert [one["running"] for one in scene.said] == [running]
+
+
+async def test_what_the_server_says_already_is_not_said_again(scene: Scene) -> None:
+    """A cycle that has not seen the write decides the same once more, in other words for the time."""
+    scene.groups.take(scene.status("Running", 0, {**READY, "transitionID": "1"}))
+    await scene.settle()
+    scene.groups.take(scene.status("Running", 0, {**READY, "transitionID": "2"}))
+    await scene.settle()
+    assert scene.phases() == ["Running"]
+
+
+async def test_what_is_decided_in_the_knowledge_of_the_write_is_written(scene: Scene) -> None:
+    """Somebody else has changed the group since."""
+    scene.groups.take(scene.status("Running", 0, READY))
+    await scene.settle()
+    scene.shown = "7"
+    scene.groups.take(scene.status("Running", 0, READY))
+    await scene.settle()
+    assert scene.phases() == ["Running", "Running"]
+
+
+async def test_a_group_that_is_let_in_does_not_wait_and_nothing_older_comes_after(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scene.groups, "is_waited_for", lambda key: True)
+    scene.groups.take(scene.status("Pending", 0))
+    scene.groups.flush()
+    scene.groups.gathered["default/job"] = writing.Gathering(scene.groups.gathered["default/job"].status, 0.0, 0.0)
+    scene.groups.flush()  # into the lane, where it has not begun
+    scene.groups.take(scene.status("Inqueue", 0))
+    await scene.settle()
+    assert scene.phases() == ["Inqueue"]
+
+
+@pytest.mark.parametrize("error", [TransportError("the server has gone", sent=True), ServerError(500, "InternalError", "no disk")])
+async def test_what_was_not_answered_is_written_again(scene: Scene, error: Exception) -> None:
+    scene.failures = [error]
+    scene.groups.take(scene.status("Running", 0, READY))
+    await scene.settle()
+    assert scene.phases() == ["Running"]
+
+
+async def test_what_is_refused_is_left(scene: Scene) -> None:
+    scene.failures = [ApiError(403, "Forbidden", "not yours")]
+    scene.groups.take(scene.status("Running", 0, READY))
+    await scene.settle()
+    assert (scene.said, scene.failures) == ([], [])
