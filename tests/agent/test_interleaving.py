@@ -93,6 +93,29 @@ async def test_who_follows_sees_what_the_notes_saw(tmp_path: Path) -> None:
     assert seen.decode() == await text(slot) == lines(1, 2, 3, 4, 5, 6)
 
 
+async def test_lines_in_quick_turns_stay_in_order(tmp_path: Path) -> None:
+    slot = Slot(tmp_path, "c", 0)
+    slot.log.touch()
+    slot.errors.log.touch()
+    clock = Clock()
+    if clock._inotify < 0:
+        pytest.skip("this system does not tell in which order files grow")
+    clock.follow(slot)
+    for number in range(1, 9):
+        with (slot if number % 2 else slot.errors).log.open("ab") as file:
+            file.write(b"line %d\n" % number)
+    clock._take()
+    for number in (9, 10):  # one turn for the system
+        with slot.errors.log.open("ab") as file:
+            file.write(b"line %d\n" % number)
+    for number in (11, 12):
+        with slot.log.open("ab") as file:
+            file.write(b"line %d\n" % number)
+    clock.leave(slot)
+    clock.close()
+    assert await text(slot) == lines(*range(1, 13))
+
+
 async def test_the_stream_that_began_comes_first(tmp_path: Path) -> None:
     slot = Slot(tmp_path, "c", 0)
     slot.log.touch()

@@ -1,8 +1,9 @@
 """One log out of two, where a pod keeps its standard output and standard error apart.
 
 Each stream is whole and in order in a file of its own.  Between the files the notes decide that say when each grew (logbook): what
-was noted earlier comes first, line by line.  Within one round of notes, a hundredth of a second, all of the stream that began comes
-before the other; without an agent there are no notes, and the file that was written to last comes last.
+was noted earlier comes first, line by line.  Lines that come in turns have a note each; where several lines of one stream come between
+two of the other within a round of notes, a hundredth of a second, they may stand too early.  Without an agent there are no notes, and
+the file that was written to last comes last.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ import ctypes
 import errno
 import logging
 import os
+import re
 import struct
 import sys
 import time
@@ -23,6 +24,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 from hekla.local.agent.records import Slot, write_atomically
 
@@ -71,6 +73,8 @@ class Clock:
         self._watches: dict[str, int] = {}
         self._sizes: dict[str, int] = {}
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
+        self._apart: set[Path] = set()
+        """Directories of the slots that keep their two streams apart."""
         self._next = 0
         self._inotify = -1
         self._poll: asyncio.TimerHandle | None = None
@@ -97,6 +101,7 @@ class Clock:
     def follow(self, slot: Slot) -> None:
         """Dates what the slot's container writes from now on."""
         if slot.split:
+            self._apart.add(slot.directory)
             self.follow(slot.errors)
         path = str(slot.log)
         if path in self._watches:
@@ -122,9 +127,10 @@ class Clock:
         path = str(slot.log)
         watch = self._watches.pop(path, None)
         if watch is not None:
-            if (errors := slot.errors).log != slot.log and str(errors.log) in self._watches:
+            if slot.directory in self._apart:
                 self._take()  # in the order in which the streams were written to
-                self.leave(errors)
+                self._apart.remove(slot.directory)
+                self.leave(slot.errors)
             self._slots.pop(watch, None)
             self._note(slot, time.time_ns())
             if watch >= 0 and self._inotify >= 0 and self._libc is not None:
@@ -155,20 +161,46 @@ class Clock:
         loop.call_later(PAUSE, self._listen)
 
     def _take(self) -> bool:
-        """Notes what has grown since the last time.  Of several logs the one that grew first gets the earlier time."""
+        """Notes what has grown since the last time."""
         try:
             data = os.read(self._inotify, CHUNK)
         except OSError:
             return False
         now, seen, at = time.time_ns(), set(), 0
+        turns: dict[Path, list[Slot]] = {}
         while at < len(data):
             watch, _, _, length = struct.unpack_from("iIII", data, at)
             at += 16 + length
-            if watch not in seen and (slot := self._slots.get(watch)) is not None:
+            if (slot := self._slots.get(watch)) is None:
+                continue
+            if self._apart and slot.directory in self._apart:
+                turns.setdefault(slot.directory, []).append(slot)
+            elif watch not in seen:
                 seen.add(watch)
                 self._note(slot, now)
-                now += 1
+        for slots in turns.values():
+            self._note_turns(slots, now)
         return True
+
+    def _note_turns(self, slots: list[Slot], now: int) -> None:
+        """Notes the two logs of one slot, given in the order in which they were written to.
+
+        A log that has as many new lines as it had turns got a line in each, so that each is noted in its place; else the system has
+        made one turn of several writes, and all of them count as written at the first.
+        """
+        turns: dict[str, list[int]] = {}
+        for at, slot in enumerate(slots):
+            if not at or slot.log != slots[at - 1].log:
+                turns.setdefault(str(slot.log), []).append(at)
+        for path, places in turns.items():
+            slot = slots[places[0]]
+            ends = line_ends(path, self._sizes.get(path, 0)) if len(places) > 1 else []
+            if len(ends) != len(places):
+                self._note(slot, now + places[0])
+                continue
+            for end, place in zip(ends, places, strict=True):
+                self._note(slot, now + place, end)
+            self._note(slot, now + places[-1])
 
     def _listen(self) -> None:
         if self._inotify >= 0:
@@ -180,10 +212,11 @@ class Clock:
                 self._note(slot, time.time_ns())
         self._poll = asyncio.get_running_loop().call_later(LOOK_AGAIN, self._look)
 
-    def _note(self, slot: Slot, now: int) -> None:
+    def _note(self, slot: Slot, now: int, size: int = 0) -> None:
+        """Notes that the log is so long now, without a size as long as it is."""
         path = str(slot.log)
         try:
-            size = os.stat(path).st_size
+            size = size or os.stat(path).st_size
         except OSError:
             return
         if size <= self._sizes.get(path, 0):
@@ -224,6 +257,13 @@ class Clock:
         for future in self._waiting.pop(str(slot.directory), ()):
             if not future.done():
                 future.set_result(None)
+
+
+def line_ends(path: str, offset: int) -> list[int]:
+    """Where the lines end that were written from an offset on; none where there is more than one would look at."""
+    with open(path, "rb") as file:
+        data = os.pread(file.fileno(), CHUNK, offset)
+    return [offset + match.end() for match in re.finditer(b"\n", data)] if len(data) < CHUNK else []
 
 
 def start_of_log(slot: Slot) -> int:
