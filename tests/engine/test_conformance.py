@@ -8,6 +8,8 @@ import pytest
 
 from tests.conformance.__main__ import cases, play
 
+OWN = Path(__file__).parents[1] / "conformance" / "cases"
+"""Cases of our own, in the same form, each with the section of the reference that its outcome was worked out from by hand."""
 DIRECTORY = Path(__file__).parents[2].parent / "shared" / "conformance" / "cases"
 
 
@@ -21,3 +23,9 @@ def test_every_recorded_case_holds() -> None:
         if outcome == "failed":
             failed.append((case["id"], differences))
     assert failed == []
+
+
+def test_every_case_of_our_own_holds() -> None:
+    played = [(case["id"], play(case)) for case in cases(OWN)]
+    assert len(played) > 90
+    assert [(name, differences) for name, (outcome, differences) in played if outcome != "passed"] == []
