@@ -77,7 +77,7 @@ class OwnOrders:
         """Job -> the earlier job that it was held back for in this cycle."""
 
     def key(self, job: Job) -> tuple[Any, ...] | None:
-        own = self.of.get(job.queue)
+        own = self.of.get(job.queue) if self.of else None
         return None if own is None else ORDERS[own](self.session, job)
 
     def held_back(self, job: Job, *, entering: bool = False) -> bool:

@@ -39,7 +39,7 @@ class Ahead:
     """Length of the node table's log when they were handed out."""
 
 
-MOST_AHEAD = 512
+MOST_AHEAD = 4096
 AHEAD_GROWTH = 8
 
 

@@ -117,10 +117,11 @@ class Session:
         }
         self._task_keys = hooks("task_order")
         self._sub_keys = hooks("sub_job_order")
-        self._allocated = hooks("allocated")
-        self._deallocated = hooks("deallocated")
         self._quotas = [(plugin, defines(plugin, "allocatable_count")) for plugin in hooks("allocatable")]
         self._overused = hooks("overused")
+        self._prefilters = hooks("prefilter")
+        self._allocated = hooks("allocated")
+        self._deallocated = hooks("deallocated")
         self._ranks: Rows | None = None
         self.orders = OwnOrders(self)
         self.no_victim: dict[str, str] = {}
@@ -186,10 +187,10 @@ class Session:
     def sorted_tasks(self, tasks: Iterable[Task]) -> list[Task]:
         """Tasks in the order in which they are served."""
         result = list(tasks)
-        if all(task.index is not None for task in result):
-            result.sort(key=_index_and_age)
         if len(result) < 2:
             return result
+        if all(task.index is not None for task in result):
+            result.sort(key=_index_and_age)
         elif any(task.index is not None for task in result):
             result.sort(key=_TaskAge)
         else:
@@ -273,7 +274,7 @@ class Session:
 
     def prefilter(self, task: Task) -> str:
         """Why no node at all will do, or nothing."""
-        for plugin in self.hooks("prefilter"):
+        for plugin in self._prefilters:
             reason = plugin.prefilter(task)
             if reason:
                 return reason
@@ -512,17 +513,18 @@ class Session:
         if job is None:
             return
         self.touched[job.key] = job
-        total = _times(first, len(tasks))
+        count = len(tasks)
+        total = first.pods.request.amounts if count == 1 else _times(first, count)
         told = 0
         try:
             for plugin in self._allocated:
-                plugin.allocated(job, first, total, len(tasks))
+                plugin.allocated(job, first, total, count)
                 told += 1
         except Exception:
             # The placement is undone; whoever had counted it already counts it no more.
             for plugin in self._deallocated:
                 if plugin in self._allocated[:told]:
-                    plugin.deallocated(job, first, total, len(tasks))
+                    plugin.deallocated(job, first, total, count)
             raise
 
     def tell_deallocated(self, tasks: Sequence[Task]) -> None:

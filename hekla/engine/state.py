@@ -18,7 +18,7 @@ from hekla.engine.claims import ClaimBook
 from hekla.engine.durations import instant, zone
 from hekla.engine.nodes import NodeFacts, NodeTable, Taint
 from hekla.engine.podclass import PodClasses, TermTable, image_name
-from hekla.engine.queues import Contribution, Queue
+from hekla.engine.queues import Queue
 from hekla.engine.reading import (
     GROUP_NAME,
     PREEMPTABLE,
@@ -45,9 +45,10 @@ from hekla.engine.reading import (
     tree_of_object,
     waiting_time,
 )
-from hekla.engine.resources import Amounts, ResourceSpace, add, subtract
+from hekla.engine.resources import Amounts, ResourceSpace
 from hekla.engine.shapes import check
 from hekla.engine.shards import Shard
+from hekla.engine.sums import Sums
 from hekla.engine.tasks import FINISHED, NOT_LET_IN, NOWHERE, Job, Status, Task, is_allocated
 from hekla.engine.volumes import KINDS as VOLUME_KINDS
 from hekla.engine.volumes import VolumeBook
@@ -109,6 +110,7 @@ class State:
         """Jobs that changed since their status was last compared with what the API has."""
         self.reserved: Amounts = resources.empty()
         """Sum over jobs of what overcommit counts as promised."""
+        self.sums = Sums(self.queues, self.reserved)
         self.version = 0
         self.cycle = 0
         self.hyper_nodes: Mapping[str, Any] | None = None
@@ -326,10 +328,8 @@ class State:
         minimum = spec.get("minResources")
         min_resources = None if minimum is None else resources.amounts(minimum)
         check("PodGroup", tree)
-        check("PodGroup", tree)
         policies = tuple(policy_of(one) for one in spec.get("subGroupPolicy") or ())
         topology = topology_of(spec.get("networkTopology"))
-        annotations, labels = dict(texts(meta, "annotations")), texts(meta, "labels")
         annotations, labels = dict(texts(meta, "annotations")), texts(meta, "labels")
         min_available = int(spec.get("minMember", 0) or 0)
         roles = {role: int(count) for role, count in (spec.get("minTaskMember") or {}).items()}
@@ -374,6 +374,11 @@ class State:
         if self.queues.pop(name, None) is not None:
             self.version += 1
             self._touch_queue(name)
+            # At once: a queue of the same name that comes before the next cycle begins with sums of nothing.
+            for job in self.dirty.values():
+                if job.queue == name:
+                    self._look_again(job)
+            self.sums.count()
 
     def _upsert_queue(self, tree: Tree) -> None:
         meta, spec, status = tree.get("metadata") or {}, tree.get("spec") or {}, tree.get("status") or {}
@@ -528,7 +533,8 @@ class State:
     def refresh(self) -> None:
         """Count again what changed; a cycle begins with it and costs as much as there were changes."""
         for job in self.dirty.values():
-            self._recount(job)
+            self._look_again(job)
+        self.sums.count()
         self.dirty.clear()
         self.claims.lend(self.nodes)
         self.nodes.widen()
@@ -549,69 +555,20 @@ class State:
             )
             self._tidy_at = 1024 + 2 * (len(self.classes.by_key) + len(self.terms.label_sets))
 
-    def _recount(self, job: Job) -> None:
-        old: Contribution | None = job.contribution
+    def _look_again(self, job: Job) -> None:
         known = job.key in self.jobs and job.has_group and job.queue in self.queues
         if not known:
-            if old is not None:
-                self._count(old, None)
-            job.contribution = None
+            self.sums.leave(job)
             self.active.pop(job.key, None)
             return
         job.priority = self.priority_classes.get(job.priority_class, self.default_priority)
         if job.shadow and job.priority_class == "" and job.tasks:
             job.priority = max(task.priority for task in job.tasks.values())
-        job.contribution = new = self._contribution(job)
-        self._count(old, new)
+        self.sums.look(job)
         if job.phase in NOT_LET_IN or job.counts.statuses[Status.PENDING]:
             self.active[job.key] = job
         else:
             self.active.pop(job.key, None)
-
-    def _contribution(self, job: Job) -> Contribution:
-        held, pending = job.allocated, job.counts.statuses[Status.PENDING]
-        allocated = _significant(held) if any(held.values()) else _NOTHING
-        if not pending:
-            request = allocated
-        elif not allocated and len(pending) == 1:
-            (only,) = pending.values()
-            request = only.request.significant
-        else:
-            sum_of_all = dict(allocated)
-            for task in pending.values():
-                add(sum_of_all, task.request.amounts)
-            request = _significant(sum_of_all)
-        inqueue = reserved = _NOTHING
-        if job.min_resources is not None:
-            if job.phase == "Inqueue":
-                inqueue = _significant(job.deduct_gated(job.remaining_minimum()))
-                reserved = _significant(job.deduct_gated(job.min_resources))
-            elif job.phase == "Running" and job.allocated_count() >= job.min_available:
-                inqueue = reserved = _significant(job.deduct_gated(job.remaining_minimum()))
-        elastic = _significant(job.elastic()) if allocated else _NOTHING
-        return Contribution(job.queue, allocated, request, inqueue, elastic, reserved)
-
-    def _count(self, old: Contribution | None, new: Contribution | None) -> None:
-        """The sums from what a job added to them until now to what it adds from now on."""
-        _exchange(self.reserved, (old or _NO_PART).reserved, (new or _NO_PART).reserved)
-        if old is not None and new is not None and old.queue == new.queue:
-            self._count_in_queue(old.queue, old, new)
-            return
-        if old is not None:
-            self._count_in_queue(old.queue, old, None)
-        if new is not None:
-            self._count_in_queue(new.queue, None, new)
-
-    def _count_in_queue(self, name: str, old: Contribution | None, new: Contribution | None) -> None:
-        queue = self.queues.get(name)
-        if queue is None:
-            return
-        queue.jobs += (new is not None) - (old is not None)
-        old, new = old or _NO_PART, new or _NO_PART
-        _exchange(queue.request, old.request, new.request)
-        _exchange(queue.allocated, old.allocated, new.allocated)
-        _exchange(queue.elastic, old.elastic, new.elastic)
-        _exchange(queue.inqueue, old.inqueue, new.inqueue)
 
     # ------------------------------------------------------------------------------------------------- inside
 
@@ -631,7 +588,8 @@ class State:
         """A job that left must leave the sums too."""
         self.dirty[job.key] = job
         if self.jobs.get(job.key) is not job:
-            self._recount(job)
+            self._look_again(job)
+            self.sums.count()
             self.dirty.pop(job.key, None)
 
     def _guard(self, kind: str, obj: Any, upsert: Callable[[Tree], None]) -> None:
@@ -647,20 +605,3 @@ class State:
             self.rejected[(kind, key)] = str(error)
             return
         self.rejected.pop((kind, key), None)
-
-
-_NOTHING: Amounts = {}
-"""What a contribution has none of; shared, so nobody may change it."""
-_NO_PART = Contribution("", _NOTHING, _NOTHING, _NOTHING, _NOTHING, _NOTHING)
-
-
-def _exchange(total: Amounts, old: Amounts, new: Amounts) -> None:
-    """Within a sum, one part for another."""
-    if old != new:
-        subtract(total, old)
-        add(total, new)
-
-
-def _significant(of: Amounts) -> Amounts:
-    """Without what is zero."""
-    return {name: value for name, value in of.items() if value}

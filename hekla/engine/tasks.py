@@ -10,7 +10,7 @@ import enum
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hekla.engine.resources import Amounts, Request, add, empty, excess, floor_subtract, subtract
+from hekla.engine.resources import Amounts, Request, add, empty, floor_subtract, subtract
 
 if TYPE_CHECKING:
     from hekla.engine.podclass import LabelSet, PodClass
@@ -43,6 +43,7 @@ NOT_LET_IN = ("", "Pending")
 """Phases of a PodGroup that is yet to enter."""
 _ALLOCATED_SET = frozenset(ALLOCATED)
 _READY_SET = frozenset(READY)
+_NOTHING: Amounts = {}
 NOWHERE = -1
 QUEUE_GATE = "scheduling.volcano.sh/queue-allocation-gate"
 
@@ -173,10 +174,11 @@ class Counts:
         """Many tasks of one class and role from one status to another."""
         source, target = self.statuses[old], self.statuses[new]
         for task in tasks:
-            del source[task.key]
-            target[task.key] = task
+            key = task.key
+            del source[key]
+            target[key] = task
         first, many = tasks[0], len(tasks)
-        if first.best_effort:
+        if first.pods.request.best_effort:
             self.pending_best_effort += many * ((new is Status.PENDING) - (old is Status.PENDING))
         role = first.role
         counts = self.roles.get(role)
@@ -188,6 +190,19 @@ class Counts:
         if change:
             self.ready += change
             self.ready_of[role] = self.ready_of.get(role, 0) + change
+
+    def bind(self, task: Task) -> None:
+        """As `move` for one pending task that asks for something and is bound: what a turn of a one-pod job comes to."""
+        key, role = task.key, task.role
+        del self.statuses[Status.PENDING][key]
+        self.statuses[Status.BINDING][key] = task
+        counts = self.roles.get(role)
+        if counts is None:
+            counts = self.roles[role] = {}
+        counts[Status.PENDING] = counts.get(Status.PENDING, 0) - 1
+        counts[Status.BINDING] = counts.get(Status.BINDING, 0) + 1
+        self.ready += 1
+        self.ready_of[role] = self.ready_of.get(role, 0) + 1
 
     def _count(self, task: Task, status: Status, by: int) -> None:
         if status is Status.PENDING and task.best_effort:
@@ -496,9 +511,15 @@ class Job(Group):
             sub_job.counts.move(tasks, old, status)
         for task in tasks:
             task.status = status
-        was, now = is_allocated(old), is_allocated(status)
+        was, now = old in _ALLOCATED_SET, status in _ALLOCATED_SET
         if now != was:
             add(self.allocated, first.request.amounts, len(tasks) if now else -len(tasks))
+
+    def bind(self, task: Task) -> None:
+        """As `set_status_many` for one pending task of a job without policies that asks for something and is bound."""
+        self.counts.bind(task)
+        task.status = Status.BINDING
+        add(self.allocated, task.pods.request.amounts)
 
     # ------------------------------------------------------------------------------------------------- gang formulas
 
@@ -578,20 +599,22 @@ class Job(Group):
         return self.counts.of(*ALLOCATED)
 
     def elastic(self) -> Amounts:
-        """What it holds beyond its minimum; without a stated minimum, all of it."""
-        return excess(self.allocated, self.min_resources or {})
+        """What it holds beyond its minimum, where it does; without a stated minimum, all of it."""
+        least = self.min_resources or _NOTHING
+        return {name: over for name, value in self.allocated.items() if (over := value - least.get(name, 0.0)) > 0}
 
     def remaining_minimum(self) -> Amounts:
         """What its minimum still lacks; a scalar that is met is absent."""
         result: Amounts = {}
-        for name, value in (self.min_resources or {}).items():
-            rest = value - self.allocated.get(name, 0.0)
-            if name in ("cpu", "memory", "pods"):
-                result[name] = max(rest, 0.0)
-            elif name not in self.allocated:
-                result[name] = value
-            elif rest > 0:
+        held = self.allocated
+        for name, value in (self.min_resources or _NOTHING).items():
+            rest = value - held.get(name, 0.0)
+            if rest > 0:
                 result[name] = rest
+            elif name in ("cpu", "memory", "pods"):
+                result[name] = 0.0
+            elif name not in held:
+                result[name] = value
         return result
 
     def deduct_gated(self, of: Amounts) -> Amounts:

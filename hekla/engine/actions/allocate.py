@@ -60,15 +60,15 @@ class Allocate:
 
 def eligible(task: Task) -> bool:
     """Whether allocate is the action for this task."""
-    return not task.best_effort and not task.gated_by_others
+    return not task.pods.request.best_effort and not (task.gated and task.gated_by_others)
 
 
 def worksheet(session: Session, job: Job) -> Worksheet:
     """Sub-jobs that the minimum needs come first, the rest in their order."""
     if not job.policies:
         sub_job = job.default_sub_job()
-        tasks = session.sorted_tasks([task for task in job.pending() if eligible(task)])
-        single = tasks[0] if len(tasks) == 1 and plain(job, tasks[0]) else None
+        tasks = session.sorted_tasks([task for task in job.counts.statuses[Status.PENDING].values() if eligible(task)])
+        single = tasks[0] if len(tasks) == 1 and plain(job, sub_job, tasks[0]) else None
         return Worksheet([sub_job], {sub_job.uid: tasks}, single)
     waiting = sorted((one for one in job.sub_jobs.values() if not session.sub_job_ready(one)), key=session.sub_job_key)
     have: dict[str, int] = {}
@@ -102,6 +102,7 @@ class _Turns:
 
     def _take_turns(self) -> None:
         session, sheets, singles = self.session, self.sheets, self.singles
+        strict = session.orders.strict
         queues = Heap(session.queue_key, (session.state.queues[name] for name in self.jobs))
         while queues:
             queue = queues.pop()
@@ -111,12 +112,11 @@ class _Turns:
             if not jobs:
                 continue
             job = jobs.pop()
-            alone = not queues and not jobs
-            if session.orders.held_back(job):
+            if strict and session.orders.held_back(job):
                 queues.push(queue)
                 continue
             try:
-                again = not singles.take(queue, job, sheets[job.key].single) and self._serve(queue, job, alone)
+                again = not singles.take(queue, job, sheets[job.key].single) and self._serve(queue, job, not queues and not jobs)
             except Exception as error:
                 session.broke_off(f"the placement of {job.key}", error)  # The others are still served.
                 again = False
@@ -126,7 +126,7 @@ class _Turns:
 
     def _collect(self) -> None:
         session = self.session
-        enqueues = session.has_action("enqueue")
+        enqueues, back_off = session.has_action("enqueue"), session.state.back_off
         waiting: dict[str, list[Job]] = {}
         for job in session.active_jobs():
             if job.is_pending:
@@ -134,8 +134,7 @@ class _Turns:
                     continue
                 session.let_in(job)
             job.forget_trouble()
-            stands_back = session.state.back_off.left(job.key, session.now)
-            if stands_back:
+            if back_off.waits and back_off.left(job.key, session.now):
                 job.fit_message = "its last bind was refused by the API server; it stands back before it is tried again"
                 continue
             invalid = session.job_valid(job)

@@ -25,13 +25,14 @@ class Enqueue:
                 asking.setdefault(job.queue, []).append(job)
         waiting = {name: Line(session.job_key, jobs) for name, jobs in asking.items()}
         queues = Heap(session.queue_key, (session.state.queues[name] for name in waiting))
+        strict = session.orders.strict
         while queues:
             queue = queues.pop()
             jobs = waiting[queue.name]
             if not jobs:
                 continue
             job = jobs.pop()
-            if session.orders.held_back(job, entering=True):
+            if strict and session.orders.held_back(job, entering=True):
                 queues.push(queue)
                 continue
             if job.min_resources is None or session.job_enqueueable(job):

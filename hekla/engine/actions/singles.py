@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hekla.engine.decisions import Bind
-from hekla.engine.tasks import NOWHERE, Job, Status, Task
+from hekla.engine.tasks import NOWHERE, Job, Status, SubJob, Task
 
 if TYPE_CHECKING:
     from hekla.engine.pipeline import Ahead
@@ -22,12 +22,11 @@ if TYPE_CHECKING:
     from hekla.engine.session import Session
 
 
-def plain(job: Job, task: Task) -> bool:
-    """Whether the only task that a job has to place is one that nothing but room, filters and scores decides about."""
+def plain(job: Job, sub_job: SubJob, task: Task) -> bool:
+    """Whether the only task that a job without policies has to place is one that nothing but room, filters and scores decides about."""
     pods = task.pods
     return not (
-        job.policies
-        or task.gated
+        task.gated
         or task.nominated
         or task.claims
         or task.unmade
@@ -36,8 +35,11 @@ def plain(job: Job, task: Task) -> bool:
         or pods.volumes
         or pods.claims
         or pods.ports
-        or job.has_topology
-        or job.has_hard_topology
+        or job.topology
+        or job.effective
+        or sub_job.topology
+        or sub_job.effective
+        or len(job.sub_jobs) > 1
     )
 
 
@@ -89,13 +91,14 @@ class Singles:
     def _place(self, queue: Queue, job: Job, task: Task) -> bool:
         session, known = self.session, self.known
         assert known is not None
-        if job.default_sub_job().nominated_domain or session.prefilter(task):
+        assert task.subjob is not None
+        if task.subjob.nominated_domain or session.prefilter(task):
             return False
         if not session.allocatable_count(queue, task, 1):
             job.short_of_quota = task
             return True
         one = (task,)
-        job.set_status_many(one, Status.BINDING)
+        job.bind(task)
         if not session.job_ready(job):
             job.set_status_many(one, Status.PENDING)
             return False

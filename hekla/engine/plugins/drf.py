@@ -50,11 +50,14 @@ class Drf(Plugin):
         return dominant_share(held, self.total) if any(held.values()) else 0.0
 
     def _held(self, job: Job) -> Amounts:
-        extra = self.extra.get(job.key)
+        extra = self.extra.get(job.key) if self.extra else None
         return job.allocated if extra is None else extra
 
     def job_order(self, job: Job) -> float:
-        return self.share(job)
+        if self.extra:
+            return self.share(job)
+        held = job.allocated
+        return dominant_share(held, self.total) if any(held.values()) else 0.0
 
     def preemptable(self, claimer: Task, candidates: list[Task]) -> Victims:
         job = claimer.job
@@ -115,8 +118,9 @@ class Drf(Plugin):
 
     def _follow(self, job: Job) -> None:
         """Within a cycle a job also holds what it was promised."""
-        if not job.counts.waiting:
-            self.extra.pop(job.key, None)
+        if not job.counts.statuses[Status.PIPELINED]:
+            if self.extra:
+                self.extra.pop(job.key, None)
             return
         held = dict(job.allocated)
         for task in job.counts.statuses[Status.PIPELINED].values():

@@ -31,9 +31,9 @@ class Gang(Plugin):
         self.session = session
 
     def job_valid(self, job: Job) -> Answer | None:
-        if not job.roles_valid():
+        if job.role_minimums and not job.roles_valid():
             return Answer("NotEnoughPodsOfTask", "Not enough valid pods of each task for gang-scheduling")
-        if not job.sub_jobs_valid():
+        if job.min_sub_jobs and not job.sub_jobs_valid():
             return Answer("NotEnoughPodsOfTask", "Not enough valid subGroups of each task for gang-scheduling")
         valid = job.counts.valid
         if valid < job.min_available:

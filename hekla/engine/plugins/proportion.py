@@ -52,9 +52,13 @@ class Account:
     elastic: Amounts
     allocated: Amounts
     deserved: Amounts = field(default_factory=empty)
+    known_share: float | None = None
+    """The share, until what it is made of changes."""
 
     def share(self) -> float:
-        return dominant_share(self.allocated, self.deserved)
+        if self.known_share is None:
+            self.known_share = dominant_share(self.allocated, self.deserved)
+        return self.known_share
 
 
 def real_capability(queue: Queue, total: Amounts, guaranteed: Amounts) -> Amounts:
@@ -117,7 +121,7 @@ def share_out(accounts: list[Account], total: Amounts) -> None:
             deserved = minimum_present(deserved, account.real_capability)
             deserved = minimum_zero(deserved, account.request)
             deserved = maximum(deserved, account.guarantee)
-            account.deserved = deserved
+            account.deserved, account.known_share = deserved, None
             if less_equal(account.request, deserved) or _unchanged(deserved, previous):
                 met.add(account.queue.name)
             add(increased, excess(deserved, previous))
@@ -206,6 +210,8 @@ class Proportion(Plugin):
         account = self.accounts.get(queue.name)
         if account is None or queue.state != OPEN:
             return 0
+        if limit == 1:
+            return 0 if exceeds(account.deserved, task.request.amounts, account.allocated) else 1
         for name, asked in task.request.amounts.items():
             if asked <= 0 or name == PODS:
                 continue
@@ -247,11 +253,13 @@ class Proportion(Plugin):
     def allocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
         account = self.accounts.get(job.queue)
         if account is not None:
+            account.known_share = None
             add(account.allocated, total)
 
     def deallocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
         account = self.accounts.get(job.queue)
         if account is not None:
+            account.known_share = None
             subtract(account.allocated, total)
 
 

@@ -1,0 +1,146 @@
+"""What each job adds to the sums of its queue, counted again for jobs that changed.
+
+Thousands of jobs of one pod change alike in one cycle: what such a job adds is worked out once for those that are the same in all
+that matters, and the sums change once for all of them.  Amounts are whole numbers in their units, so many times one is one by one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hekla.engine.queues import Contribution, Queue
+from hekla.engine.resources import Amounts, Request, add
+from hekla.engine.tasks import Job, Status
+
+_NOTHING: Amounts = {}
+"""What a contribution has none of; shared, so nobody may change it."""
+_NO_PART = Contribution("", _NOTHING, _NOTHING, _NOTHING, _NOTHING, _NOTHING)
+
+
+class _Alike(NamedTuple):
+    """All that a job of one pod, which does not run yet, is asked for, and what comes of it."""
+
+    phase: str
+    request: Request
+    waits: bool
+    minimum: Amounts | None
+    allocated: Amounts
+    contribution: Contribution
+
+
+class Sums:
+    """The sums of all queues, and `reserved`, what overcommit counts as promised: both are changed in place."""
+
+    def __init__(self, queues: dict[str, Queue], reserved: Amounts) -> None:
+        self.queues = queues
+        self.reserved = reserved
+        self.changes: dict[tuple[int, int], tuple[Contribution | None, Contribution | None, list[None]]] = {}
+        """By identity, from what to what, and as often as the list is long; not counted yet."""
+        self.alike: dict[str, _Alike] = {}
+        """Queue -> the last job of one pod that was looked at."""
+
+    def look(self, job: Job) -> None:
+        """Work out what the job adds from now on; `count` brings it into the sums."""
+        self.change(job, self._contribution(job))
+
+    def leave(self, job: Job) -> None:
+        """The job adds nothing any more."""
+        self.change(job, None)
+
+    def change(self, job: Job, new: Contribution | None) -> None:
+        old: Contribution | None = job.contribution
+        if old is new:
+            return
+        key = id(old), id(new)
+        known = self.changes.get(key)
+        if known is None:
+            self.changes[key] = old, new, [None]
+        else:
+            known[2].append(None)
+        job.contribution = new
+
+    def count(self) -> None:
+        """Bring what changed into the sums."""
+        for old, new, often in self.changes.values():
+            times = len(often)
+            _exchange(self.reserved, (old or _NO_PART).reserved, (new or _NO_PART).reserved, times)
+            if old is not None and new is not None and old.queue == new.queue:
+                self._count_in_queue(old.queue, old, new, times)
+                continue
+            if old is not None:
+                self._count_in_queue(old.queue, old, None, times)
+            if new is not None:
+                self._count_in_queue(new.queue, None, new, times)
+        self.changes.clear()
+
+    def _count_in_queue(self, name: str, old: Contribution | None, new: Contribution | None, times: int) -> None:
+        queue = self.queues.get(name)
+        if queue is None:
+            return
+        queue.jobs += times * ((new is not None) - (old is not None))
+        old, new = old or _NO_PART, new or _NO_PART
+        _exchange(queue.request, old.request, new.request, times)
+        _exchange(queue.allocated, old.allocated, new.allocated, times)
+        _exchange(queue.elastic, old.elastic, new.elastic, times)
+        _exchange(queue.inqueue, old.inqueue, new.inqueue, times)
+
+    def _contribution(self, job: Job) -> Contribution:
+        if len(job.tasks) != 1 or job.phase == "Running":
+            return contribution(job)
+        (task,) = job.tasks.values()
+        if task.gated:
+            return contribution(job)
+        request, waits = task.pods.request, task.status is Status.PENDING
+        known = self.alike.get(job.queue)
+        if (
+            known is not None
+            and known.request is request
+            and known.waits is waits
+            and known.phase == job.phase
+            and known.minimum == job.min_resources
+            and known.allocated == job.allocated
+        ):
+            return known.contribution
+        found = contribution(job)
+        self.alike[job.queue] = _Alike(job.phase, request, waits, job.min_resources, dict(job.allocated), found)
+        return found
+
+
+def contribution(job: Job) -> Contribution:
+    """What one job adds.  Its parts may be those of others: nobody may change them."""
+    pending = job.counts.statuses[Status.PENDING]
+    allocated = {name: value for name, value in job.allocated.items() if value}
+    if not pending:
+        request = allocated
+    elif not allocated and len(pending) == 1:
+        (only,) = pending.values()
+        request = only.request.significant
+    else:
+        request = dict(allocated)
+        for task in pending.values():
+            add(request, task.request.amounts)
+        request = _significant(request)
+    inqueue = reserved = _NOTHING
+    if job.min_resources is not None:
+        if job.phase == "Inqueue":
+            inqueue = _significant(job.deduct_gated(job.remaining_minimum()))
+            reserved = _significant(job.deduct_gated(job.min_resources))
+        elif job.phase == "Running" and job.allocated_count() >= job.min_available:
+            inqueue = reserved = _significant(job.deduct_gated(job.remaining_minimum()))
+    elastic = _significant(job.elastic()) if allocated else _NOTHING
+    return Contribution(job.queue, allocated, request, inqueue, elastic, reserved)
+
+
+def _exchange(total: Amounts, old: Amounts, new: Amounts, times: int) -> None:
+    """Within a sum, so many times one part for another."""
+    if old != new:
+        add(total, old, -times)
+        add(total, new, times)
+
+
+def _significant(of: Amounts) -> Amounts:
+    """Without what is zero."""
+    return of if all(of.values()) else {name: value for name, value in of.items() if value}
+
+
+__all__ = ["Sums", "contribution"]
