@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import lane
 from tests.cluster.conftest import Namespace
 
 SOURCE = Path(__file__).parent / "golang"
@@ -24,7 +25,10 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("this machine has no Go; https://go.dev/dl has it")
     made = tmp_path_factory.mktemp("golang") / "clients"
     build = [go, "build", "-o", str(made), "."]
-    done = subprocess.run(build, cwd=SOURCE, capture_output=True, text=True, timeout=BUILD_PATIENCE, check=False)
+    try:
+        done = subprocess.run(build, cwd=SOURCE, capture_output=True, text=True, timeout=min(BUILD_PATIENCE, lane.left()), check=False)
+    except subprocess.TimeoutExpired as late:
+        pytest.skip(f"client-go was not built within {late.timeout:.0f} s; the next run goes on from here")
     if done.returncode and ("dial tcp" in done.stderr or "no such host" in done.stderr):
         pytest.skip(f"the modules of client-go cannot be fetched: {done.stderr.splitlines()[0]}")
     assert done.returncode == 0, done.stderr

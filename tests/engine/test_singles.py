@@ -194,7 +194,7 @@ def test_a_plugin_that_fails_leaves_the_same_behind_on_both_ways(seed: int, leng
     compare("chart", seed, length, Stumbling, StumblingShort)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=100)
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", POLICIES)
 @settings(max_examples=1000, deadline=None)

@@ -15,11 +15,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
+from tests import lane
+
 LONGEST_CHECK = 120.0
 """Seconds: the first import of the largest framework reads a gigabyte."""
+
+
+_refused: dict[str, str] = {}
+"""Why a framework could not be had: the tests after the first need not try again."""
 
 
 def cache() -> Path:
@@ -49,6 +56,10 @@ class Framework:
         wanted = "\n".join((sys.version, *self.requirements))
         with _alone(cache() / "lock"):  # one at a time: they share the disk and the line
             if not (stamp.exists() and stamp.read_text() == wanted):
+                if self.name in _refused:
+                    pytest.skip(_refused[self.name])
+                if self.patience > lane.left():
+                    self._refuse(f"is not there, and what is left of the slow lane ({lane.MINUTES}) may not do for its installation")
                 shutil.rmtree(directory, ignore_errors=True)
                 try:
                     self._make(directory)
@@ -70,10 +81,14 @@ class Framework:
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, stdin=subprocess.DEVNULL)
         except subprocess.TimeoutExpired:
-            pytest.skip(f"{self.name} {trouble}: not done after {seconds:.0f} s")
+            self._refuse(f"{trouble}: not done after {seconds:.0f} s")
         if done.returncode:
             last = [line for line in done.stderr.splitlines() if line.strip()][-1:]
-            pytest.skip(f"{self.name} {trouble}: {' '.join(last) or f'exit code {done.returncode}'}")
+            self._refuse(f"{trouble}: {' '.join(last) or f'exit code {done.returncode}'}")
+
+    def _refuse(self, why: str) -> NoReturn:
+        _refused[self.name] = f"{self.name} {why}"
+        pytest.skip(_refused[self.name])
 
 
 @contextmanager

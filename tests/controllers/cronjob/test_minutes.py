@@ -15,7 +15,7 @@ from tests.cluster.api import Api, Tree
 from tests.cluster.conftest import cluster_of_our_own
 from tests.controllers.whole.place import BATCH, Place, a_job, a_task
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(330)]
+pytestmark = [pytest.mark.slow(seconds=180), pytest.mark.timeout(330)]
 
 NAME = "minutely"
 CRON_JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/cronjobs"
