@@ -84,8 +84,10 @@ class HyperNodeController(Controller):
             return None
         count = node_count(hyper_node.spec.members, {node.metadata.name: node.metadata.labels for node in self._nodes})
         if count != hyper_node.status.node_count:
+            counted = msgspec.structs.replace(hyper_node.status, node_count=count)
             try:
-                await self._client.patch(topology.HYPER_NODE, key, {"status": {"nodeCount": count}}, subresource="status")
+                # No patch: the account that Volcano's chart makes for this process may update and nothing more.
+                await self._client.update_status(topology.HYPER_NODE, msgspec.structs.replace(hyper_node, status=counted))
             except NotFound:
                 pass
         return None

@@ -125,7 +125,7 @@ class DiscoveryController(Controller):
                 except AlreadyExists:
                     pass
             elif not _same(current, body):
-                await self._client.patch(topology.HYPER_NODE, name, body)
+                await self._client.update(topology.HYPER_NODE, _changed(current, body))
         for name in known.keys() - wanted.keys():
             try:
                 await self._client.delete(topology.HYPER_NODE, name)
@@ -138,6 +138,12 @@ def interval_of(source: Mapping[str, Any]) -> float:
     text = str(source.get("interval") or "0")
     wanted = seconds(text)
     return wanted if wanted > 0 else INTERVAL
+
+
+def _changed(current: topology.HyperNode, body: Mapping[str, Any]) -> topology.HyperNode:
+    """The object with what was found; what else it says stays."""
+    meta = msgspec.structs.replace(current.metadata, labels={**current.metadata.labels, **body["metadata"]["labels"]})
+    return msgspec.structs.replace(current, metadata=meta, spec=msgspec.convert(body["spec"], topology.HyperNodeSpec))
 
 
 def _same(current: topology.HyperNode, body: Mapping[str, Any]) -> bool:
