@@ -9,7 +9,7 @@ from hekla.local.apiserver.admission import remembered
 from hekla.local.apiserver.identity import MASTERS, SERVICE_ACCOUNT, User
 from hekla.local.apiserver.kind import Json
 from hekla.local.apiserver.registry import Registry
-from hekla.local.apiserver.status import Refusal
+from hekla.local.apiserver.status import Refusal, unsniffed
 from hekla.local.apiserver.store import Event, Row
 
 RBAC = "rbac.authorization.k8s.io"
@@ -108,7 +108,7 @@ class Authorizer:
         if self.allows(user, access)[0]:
             return
         if access.path:
-            raise Refusal(403, f'forbidden: User "{user.name}" cannot {access.verb} path "{access.path}"', details={})
+            raise unsniffed(Refusal(403, f'forbidden: User "{user.name}" cannot {access.verb} path "{access.path}"', details={}))
         shown = f"{access.resource}.{access.group}" if access.group else access.resource
         subject = f'{shown} "{access.name}"' if access.name else shown
         where = f' in the namespace "{access.namespace}"' if access.namespace else " at the cluster scope"
@@ -118,7 +118,7 @@ class Authorizer:
         if access.group:
             details["group"] = access.group
         wanted = f'{access.verb} resource "{access.what}" in API group "{access.group}"{where}'
-        raise Refusal(403, f'{subject} is forbidden: User "{user.name}" cannot {wanted}', details=details)
+        raise unsniffed(Refusal(403, f'{subject} is forbidden: User "{user.name}" cannot {wanted}', details=details))
 
     def rules_of(self, user: User, namespace: str) -> list[Json]:
         """All rules that hold for a user in a namespace."""

@@ -79,7 +79,7 @@ class Discovery:
                 entry["shortNames"] = list(kind.short_names)
             if kind.categories:
                 entry["categories"] = list(kind.categories)
-            if "list" in kind.verbs:
+            if "list" in kind.verbs and kind.plural != "componentstatuses":  # which nobody stores
                 entry["storageVersionHash"] = storage_hash(kind)
             found.append(entry)
             for name, sub in sorted(kind.subresources.items(), reverse=kind.custom):
@@ -146,8 +146,21 @@ def group_tree(group: str, versions: list[str]) -> Json:
     return {"name": group, "versions": listed, "preferredVersion": listed[0]}
 
 
+STORED = {
+    "horizontalpodautoscalers": ("autoscaling", "v2"), "events": ("", "v1"),
+    "customresourcedefinitions": ("apiextensions.k8s.io", "v1beta1"),
+    **dict.fromkeys(("mutatingadmissionpolicies", "mutatingadmissionpolicybindings"), ("admissionregistration.k8s.io", "v1beta1")),
+}  # fmt: skip
+"""By plural: the group and version in which Kubernetes stores what it serves in several."""
+
+
 def storage_hash(kind: Kind) -> str:
-    return base64.b64encode(hashlib.sha256(f"{kind.group}/{kind.plural}".encode()).digest()[:8]).decode()
+    """Of the type as it is stored, so all versions of a kind have the same."""
+    if kind.custom:
+        group, version = kind.group, kind.stored_version
+    else:
+        group, version = STORED.get(kind.plural, (kind.group, "v1"))
+    return base64.b64encode(hashlib.sha256(f"{group}/{version}/{kind.kind}".encode()).digest()[:8]).decode()
 
 
 def aggregated(resource: Resource) -> Json:

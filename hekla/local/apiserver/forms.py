@@ -11,9 +11,12 @@ from hekla.local.apiserver.kind import Column, Json
 from hekla.local.apiserver.objects.errors import shown
 from hekla.local.apiserver.objects.strategies import TEMPLATE_GENERATION
 from hekla.local.apiserver.registry import Resource
+from hekla.local.apiserver.route import Route
 from hekla.local.apiserver.status import Refusal, bad_request
 from hekla.local.apiserver.store import Event, Row, encode
 
+GIVEN = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
+STREAMS = ("application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch")
 JSON_TYPES = ("application/json", "*/*")
 
 
@@ -45,6 +48,8 @@ class Form:
         else:
             prefix, piece = resource.item_prefix, self.bytes_of
             items = b",".join([piece(row, prefix) for row in rows])
+        if resource.kind.custom and "continue" not in metadata:
+            metadata = {**metadata, "continue": ""}
         return b'%b%b,"items":[%b]}' % (resource.list_prefix, encode(metadata), items)
 
     def dry(self, resource: Resource, tree: Json) -> Json:
@@ -277,8 +282,8 @@ LEAN_HEADER = "x-hekla-managed-fields"
 TABLES = {(include, version): TableForm(include, version) for include in ("Object", "Metadata", "None") for version in VERSIONS}
 
 
-def negotiate(accept: str, include: str = "") -> Form:
-    """The first form of an Accept header that this server gives; raises 406."""
+def negotiate(accept: str, include: str = "", route: Route | None = None) -> Form:
+    """The first form of an Accept header that this server gives; raises 406, in the words of what stands before the route."""
     if not accept or accept == "application/json":
         return PLAIN
     asked = False
@@ -300,7 +305,10 @@ def negotiate(accept: str, include: str = "") -> Form:
             return PARTIAL[kind, version]
     if re.search(r"\bapplication/yaml\b", accept):
         return PLAIN
-    raise not_acceptable(None if asked else {})
+    if route is not None and not route.kind.custom and not asked:
+        types = [*GIVEN, *STREAMS] if not route.name and "watch" in route.kind.verbs else GIVEN
+        raise Refusal(406, f"406: Not Acceptable\n\nAvailable representations: {', '.join(types)}", details={})
+    raise not_acceptable()
 
 
 def not_acceptable_as(why: str) -> Refusal:
@@ -308,10 +316,9 @@ def not_acceptable_as(why: str) -> Refusal:
     return Refusal(406, why)
 
 
-def not_acceptable(details: Json | None = None) -> Refusal:
+def not_acceptable() -> Refusal:
     """Names the media types that would have been."""
-    types = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
-    return Refusal(406, f"only the following media types are accepted: {types}", details=details)
+    return not_acceptable_as(f"only the following media types are accepted: {', '.join(GIVEN)}")
 
 
 def plain(headers: Mapping[str, str]) -> Form:
@@ -319,9 +326,9 @@ def plain(headers: Mapping[str, str]) -> Form:
     return LEAN if headers.get(LEAN_HEADER) == "omit" else PLAIN
 
 
-def wanted(headers: Mapping[str, str], include: str = "") -> Form:
+def wanted(headers: Mapping[str, str], include: str = "", route: Route | None = None) -> Form:
     """The form that a request's headers ask for; raises 406."""
-    form = negotiate(headers.get("accept", ""), include)
+    form = negotiate(headers.get("accept", ""), include, route)
     return plain(headers) if form is PLAIN else form
 
 

@@ -7,6 +7,7 @@ import platform
 from hekla import __version__
 from hekla.kube.http.server import Request, Response
 from hekla.local.apiserver.kind import Json
+from hekla.local.apiserver.status import NOSNIFF
 from hekla.local.apiserver.store import Store, encode
 from hekla.local.apiserver.tokens import ISSUER
 
@@ -50,7 +51,7 @@ class Health:
             checks["bootstrap"] = ready
         if rest:
             if rest[0] not in checks:
-                return Response(404, b"404 page not found\n", "text/plain; charset=utf-8")
+                return Response(404, b"404 page not found\n", "text/plain; charset=utf-8", NOSNIFF)
             checks = {rest[0]: checks[rest[0]]}
         good = all(checks.values())
         if "verbose" in request.options or not good:
@@ -58,4 +59,4 @@ class Health:
             text = "\n".join([*lines, f"{root} check {'passed' if good else 'failed'}\n"])
         else:
             text = "ok"
-        return Response(200 if good else 500, text.encode(), "text/plain; charset=utf-8")
+        return Response(200 if good else 500, text.encode(), "text/plain; charset=utf-8", None if rest and good else NOSNIFF)

@@ -9,7 +9,7 @@ from hekla.kube.http.server import Request
 from hekla.local.apiserver.authorization import Access, Authorizer
 from hekla.local.apiserver.identity import ANONYMOUS, AUTHENTICATED, SERVICE_ACCOUNT, User
 from hekla.local.apiserver.objects.gowords import quoted
-from hekla.local.apiserver.status import bad_request
+from hekla.local.apiserver.status import bad_request, unsniffed
 
 GROUP = "authentication.k8s.io"
 EXTRA = "impersonate-extra-"
@@ -39,7 +39,7 @@ def impersonated(authorizer: Authorizer, request: Request, user: User) -> User:
     name = headers.get("impersonate-user")
     if not name:
         if any(key.startswith("impersonate-") for key in headers):
-            raise bad_request(f"requested {_asked(headers)} without impersonating a user name")
+            raise unsniffed(bad_request(f"requested {_asked(headers)} without impersonating a user name"))
         return user
     namespace, _, account = name.removeprefix(SERVICE_ACCOUNT).partition(":") if name.startswith(SERVICE_ACCOUNT) else ("", "", "")
     if account:

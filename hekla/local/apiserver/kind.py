@@ -129,6 +129,8 @@ class Kind:
     """What the strategic merge of this kind needs (objects.strategic); None: strategic merge is refused (415)."""
     storage: tuple[str, str] = ("", "")
     """(group, plural) under which objects are stored: v1 and events.k8s.io events share one; empty means own."""
+    stored_version: str = ""
+    """The version that a custom kind is stored in."""
     custom: bool = False
     """Made from a CustomResourceDefinition: items in lists carry apiVersion and kind, decoding prunes by schema."""
     warning: str = ""

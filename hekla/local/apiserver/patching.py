@@ -26,9 +26,10 @@ JSON_PATCH, MERGE, STRATEGIC, APPLY = (
 
 
 def unsupported(kind: Kind) -> Refusal:
-    types = [JSON_PATCH, MERGE, APPLY] if kind.merge_keys is None else [JSON_PATCH, MERGE, STRATEGIC, APPLY]
-    why = f"the body of the request was in an unknown format - accepted media types include: {', '.join(types)}"
-    return Refusal(415, why, details=None if kind.merge_keys is None else {})
+    if kind.merge_keys is not None:
+        return Refusal(415, "415: Unsupported Media Type", details={})
+    types = ", ".join((JSON_PATCH, MERGE, APPLY))
+    return Refusal(415, f"the body of the request was in an unknown format - accepted media types include: {types}")
 
 
 async def patch(writer: Writer, subresources: Subresources, call: Call) -> Response:

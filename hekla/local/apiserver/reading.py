@@ -56,7 +56,7 @@ async def at_least(store: Store, version: int) -> None:
 
 
 async def get(store: Store, request: Request, route: Route) -> Response:
-    form = wanted(request.headers, request.option("includeObject"))
+    form = wanted(request.headers, request.option("includeObject"), route)
     if request.query:
         await at_least(store, version_option(request))
     row = route.resource.collection.rows.get(route.key)
@@ -143,7 +143,7 @@ def check_list_options(request: Request) -> None:
 
 async def list_objects(store: Store, request: Request, route: Route) -> Response:
     resource = route.resource
-    form = wanted(request.headers, request.option("includeObject"))
+    form = wanted(request.headers, request.option("includeObject"), route)
     if not request.query:
         rows = rows_of(resource.collection, route.namespace)
         return await listed(resource, form, rows, {"resourceVersion": str(store.committed)})

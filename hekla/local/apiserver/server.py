@@ -45,7 +45,7 @@ from hekla.local.apiserver.registry import Registry
 from hekla.local.apiserver.reviews import Reviews
 from hekla.local.apiserver.route import Route, Unserved, route
 from hekla.local.apiserver.schemas import Schemas
-from hekla.local.apiserver.status import Refusal, internal, method_not_allowed, no_such_resource
+from hekla.local.apiserver.status import NOSNIFF, Refusal, internal, method_not_allowed, no_such_resource
 from hekla.local.apiserver.store import Store
 from hekla.local.apiserver.subresources import Subresources
 from hekla.local.apiserver.tokens import Tokens
@@ -200,7 +200,7 @@ class ApiServer:
 
     async def _write(self, call: Call, found: Route, verb: str) -> Answer:
         kind = found.kind
-        check_accept(call.request)
+        check_accept(call.request, found)
         match verb:
             case "create":
                 if found.name:
@@ -229,7 +229,7 @@ class ApiServer:
             raise method_not_allowed()
         call = Call(request, found, user, verb)
         if verb in ("update", "patch"):
-            check_accept(request)
+            check_accept(request, found)
         special = self._special.get((found.resource.collection.name, found.subresource, request.method))
         if special is not None:
             return await special(call)
@@ -292,7 +292,7 @@ class ApiServer:
         parts = path.split("/", 3)
         if parts[1] == "api" or (parts[1] == "apis" and len(parts) > 2 and parts[2] in self.registry.built_in):
             raise no_such_resource()
-        return Response(404, b"404 page not found\n", "text/plain; charset=utf-8")
+        return Response(404, b"404 page not found\n", "text/plain; charset=utf-8", NOSNIFF)
 
 
 def verb_of(request: Request, found: Route) -> str:
@@ -320,11 +320,11 @@ def reached(found: Route, answer: Answer) -> bool:
     return not isinstance(answer, Response) or answer.status not in (405, 406)
 
 
-def check_accept(request: Request) -> None:
+def check_accept(request: Request, found: Route) -> None:
     """Nothing is written for a client that takes no answer."""
     accept = request.headers.get("accept")
     if accept:
-        negotiate(accept, request.option("includeObject"))
+        negotiate(accept, request.option("includeObject"), found)
 
 
 def warned(call: Call, refusal: Refusal) -> Response:

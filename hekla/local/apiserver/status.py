@@ -18,6 +18,8 @@ REASONS = {
 }  # fmt: skip
 
 Cause = dict[str, str]
+NOSNIFF = {"X-Content-Type-Options": "nosniff"}
+"""On what may show a client its own words again: no browser should take it for a page."""
 
 
 class Refusal(Exception):
@@ -39,6 +41,7 @@ class Refusal(Exception):
         self.details = details
         self.retry_after = retry_after
         self.metadata = metadata or {}
+        self.headers: dict[str, str] = {}
 
     def tree(self) -> dict[str, Any]:
         status: dict[str, Any] = {
@@ -62,6 +65,7 @@ class Refusal(Exception):
         headers = {"Cache-Control": "no-cache, private"}
         if self.retry_after is not None:
             headers["Retry-After"] = str(self.retry_after)
+        headers |= self.headers
         return Response(self.code, msgspec.json.encode(self.tree()), headers=headers)
 
 
@@ -80,6 +84,11 @@ def details(kind: Kind, name: str = "", *, by_kind: bool = False, causes: Sequen
     if causes:
         found["causes"] = list(causes)
     return found
+
+
+def unsniffed(refusal: Refusal) -> Refusal:
+    refusal.headers = NOSNIFF
+    return refusal
 
 
 def bad_request(message: str) -> Refusal:

@@ -12,6 +12,7 @@ from hekla.kube.http.server import Body, Request, Stream
 from hekla.local.apiserver.forms import (
     LEAN,
     PLAIN,
+    STREAMS,
     Form,
     MetadataListForm,
     TableForm,
@@ -35,9 +36,7 @@ BOOKMARK_SECONDS = 55.0
 LAST_BOOKMARK = 2.0
 """A watch of fewer seconds ends without a last bookmark."""
 PIECE = 256 * 1024
-ONLY_STREAMS = (
-    "only the following media types are accepted: application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
-)
+ONLY_STREAMS = f"only the following media types are accepted: {', '.join(STREAMS)}"
 
 
 def check_watch_options(request: Request) -> None:
@@ -61,7 +60,7 @@ def watch(store: Store, request: Request, route: Route) -> Stream:
     """Answers a watch request; raises what is refused before the stream begins."""
     check_numbers(request)
     check_watch_options(request)
-    form = wanted(request.headers, request.option("includeObject"))
+    form = wanted(request.headers, request.option("includeObject"), route)
     if form is PLAIN and request.headers.get("accept", "").startswith("application/yaml"):
         raise not_acceptable_as(ONLY_STREAMS)
     if isinstance(form, MetadataListForm):

@@ -59,6 +59,9 @@ def validation() -> Iterator[Step]:
     for key in ("a", "a/b", "a/b/c", "/b", "A.b/c", "x" * 64, "x" * 254 + "/a", "-a", "kubernetes.io/x"):
         metadata = {"name": "x", "labels": {key: "v"}, "annotations": {key: "v v"}, "finalizers": [key]}
         yield Step("POST", MAPS, {**config("x"), "metadata": metadata}, query={"dryRun": "All"})
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    yield Step("POST", f"{NS}/persistentvolumeclaims", {"metadata": {"name": "c"}, "spec": claim})
+    yield Step("PATCH", f"{NS}/persistentvolumeclaims/c", {"spec": {"accessModes": ["ReadOnlyMany"]}}, MERGE)
     yield Step("PUT", "/apis/storage.k8s.io/v1/csinodes/x", {"metadata": {"name": "x"}, "status": [None]})
     yield Step("POST", f"{NS}/limitranges", {"spec": {"limits": [{"type": "Container", "max": {"spec": "1"}}]}}, query={"dryRun": "All"})
     yield Step("POST", f"{NS}/limitranges", {"spec": {"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}}, query={"dryRun": "All"})

@@ -29,10 +29,12 @@ _ANYTHING: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": Tru
 def kinds_of(definition: Json) -> list[Kind]:
     """The kinds that a definition serves, one a version."""
     spec = definition["spec"]
-    return [_kind(spec, version) for version in spec.get("versions") or () if version.get("served")]
+    versions = spec.get("versions") or ()
+    stored = next((version["name"] for version in versions if version.get("storage")), "")
+    return [_kind(spec, version, stored) for version in versions if version.get("served")]
 
 
-def _kind(spec: Json, version: Json) -> Kind:
+def _kind(spec: Json, version: Json, stored: str) -> Kind:
     names = spec["names"]
     group, name, kind = spec["group"], version["name"], names["kind"]
     described = (version.get("schema") or {}).get("openAPIV3Schema") or _ANYTHING
@@ -74,6 +76,7 @@ def _kind(spec: Json, version: Json) -> Kind:
         decode=behaviour.decode,
         read_again=behaviour.read_again,
         custom=True,
+        stored_version=stored,
         warning=_warning(group, version, kind),
         scale=scale,
         schema=described,

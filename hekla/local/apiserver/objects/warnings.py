@@ -40,12 +40,42 @@ OLD_VOLUMES = {
     "cephfs": "deprecated in v1.28, non-functional in v1.31+",
     "rbd": "deprecated in v1.28, non-functional in v1.31+",
 }
+SUSPECT = frozenset((
+    "nodeSelector", "affinity", "topologySpreadConstraints", "hostAliases", "imagePullSecrets", "overhead", "initContainers",
+    "ephemeralContainers",
+))  # fmt: skip
+"""Fields of a pod's spec that must be looked into."""
+PARTS = ("m", "u", "n")
 NO_SELECTOR = "a null labelSelector results in matching no pod"
 
 
 def pod(tree: Json, old: Json | None) -> list[str]:
     """Of a new pod; changes of pods are made by programs."""
-    return [] if old is not None else list(of_pod(tree.get("spec") or {}, tree.get("metadata") or {}, ""))
+    if old is not None or _harmless(tree.get("spec") or {}, tree["metadata"]):
+        return []
+    return list(of_pod(tree.get("spec") or {}, tree["metadata"], ""))
+
+
+def _harmless(spec: Json, metadata: Json) -> bool:
+    """Whether a pod plainly deserves no word, as nearly all do."""
+    containers, annotations = spec.get("containers") or (), metadata.get("annotations")
+    if not SUSPECT.isdisjoint(spec) or len(containers) != 1:
+        return False
+    if annotations and not OLD_ANNOTATIONS.keys().isdisjoint(annotations):
+        return False
+    for volume in spec.get("volumes") or ():
+        if not OLD_VOLUMES.keys().isdisjoint(volume):
+            return False
+    (container,) = containers
+    env, resources = container.get("env"), container.get("resources")
+    if (env and len(env) > 1 and len({one.get("name") for one in env}) < len(env)) or len(container.get("ports") or ()) > 1:
+        return False
+    for amounts in resources.values() if resources else ():
+        if type(amounts) is dict and str(amounts.get("memory", ""))[-1:] in PARTS:
+            return False
+        if type(amounts) is dict and "ephemeral-storage" in amounts:
+            return False
+    return True
 
 
 def template_at(*path: str) -> Warnings:
@@ -156,7 +186,7 @@ def _fractions(amounts: Json, at: str) -> Iterator[str]:
     """Parts of bytes."""
     for name in ("memory", "ephemeral-storage"):
         text = amounts.get(name)
-        if isinstance(text, str) and text.endswith(("m", "u", "n")) and amount(text).nanos % 10**9:
+        if isinstance(text, str) and text.endswith(PARTS) and amount(text).nanos % 10**9:
             yield f"{at}[{name}]: fractional byte value {shown(text)} is invalid, must be an integer"
 
 
