@@ -12,7 +12,7 @@ import pytest
 from tests.cluster.conftest import Namespace
 
 kubernetes: Any = pytest.importorskip("kubernetes")
-from kubernetes import client, config, dynamic, stream, utils, watch  # noqa: E402
+from kubernetes import client, config, dynamic, stream, utils, watch  # noqa: E402 (after the line that skips where it is not installed)
 
 pytestmark = pytest.mark.scenario("local-cluster", 150)
 

@@ -12,8 +12,8 @@ import pytest_asyncio
 from tests.cluster.conftest import Namespace
 
 kubernetes_asyncio: Any = pytest.importorskip("kubernetes_asyncio")
-from kubernetes_asyncio import client, config, watch  # noqa: E402
-from kubernetes_asyncio.stream import WsApiClient  # noqa: E402
+from kubernetes_asyncio import client, config, watch  # noqa: E402 (after the line that skips where it is not installed)
+from kubernetes_asyncio.stream import WsApiClient  # noqa: E402 (as above)
 
 pytestmark = pytest.mark.scenario("local-cluster", 150)
 

@@ -224,8 +224,7 @@ async def test_a_finished_job_goes_when_its_time_is_over(cluster: Cluster) -> No
     await cluster.phase("brief", "Running")
     await cluster.succeed("brief-a-0")
     await cluster.until(lambda: "Completed" in cluster.phases["brief"])
-    deleted = lambda: (j := cluster.jobs.get("default/brief")) is None or bool(j.metadata.deletion_timestamp)  # noqa: E731
-    await cluster.until(deleted)
+    await cluster.until(lambda: (j := cluster.jobs.get("default/brief")) is None or bool(j.metadata.deletion_timestamp))
 
 
 async def test_a_job_waits_for_its_queue(cluster: Cluster) -> None:
