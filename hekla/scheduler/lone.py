@@ -8,6 +8,8 @@ Reference: scheduler-core 7.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from prometheus_client import Histogram
 
 from hekla.engine.policy import Policy
@@ -34,6 +36,13 @@ from hekla.scheduler.policy_file import PolicyFile, PolicyFileError
 NAME = "agent-scheduler"
 POLICY = {"actions": "allocate, backfill", "tiers": [{"plugins": [{"name": "predicates"}, {"name": "nodeorder"}]}]}
 """Upstream's `allocate` serves pods that ask for nothing too; here that is backfill's."""
+
+
+def with_backfill(policy: Policy) -> Policy:
+    """A file says `allocate` and means all pods, as upstream's does."""
+    if "backfill" in policy.actions:
+        return policy
+    return replace(policy, actions=(*policy.actions, "backfill"))
 
 
 def workers(count: object) -> str | None:
@@ -74,7 +83,8 @@ async def work(daemon: Daemon) -> None:
     name = options.scheduler_name
     try:
         policy = PolicyFile(
-            options.scheduler_conf, fall_back=not options.disable_default_scheduler_config, default=Policy.parse(POLICY)
+            options.scheduler_conf, fall_back=not options.disable_default_scheduler_config, default=Policy.parse(POLICY),
+            adapt=with_backfill,
         )
     except PolicyFileError as error:
         raise DaemonError(str(error)) from error

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -96,8 +96,11 @@ def stamp_of(path: Path) -> Stamp:
 class PolicyFile:
     """The policy in force.  Without a path it is the built-in one."""
 
-    def __init__(self, path: str, *, fall_back: bool = True, plugins_dir: str = "", default: Policy | None = None) -> None:
+    def __init__(self, path: str, *, fall_back: bool = True, plugins_dir: str = "", default: Policy | None = None,
+                 adapt: Callable[[Policy], Policy] | None = None) -> None:  # fmt: skip
         self.path = Path(path) if path else None
+        self.adapt = adapt
+        """Makes of what a file says what this scheduler does about it."""
         self.plugins_dir = plugins_dir
         self.policy = default or Policy.default()
         self.text = ""
@@ -134,6 +137,7 @@ class PolicyFile:
             self.stamp = self.read_stamp()
             found: Found = find([*self.files, *files_of(self.plugins_dir)])
             policy = parse(text, str(self.path), found.plugins, found.broken)
+            policy = policy if self.adapt is None else self.adapt(policy)
         except (OSError, UnicodeDecodeError, PolicyFileError, PluginFileError) as error:
             message = str(error) if isinstance(error, PolicyFileError | PluginFileError) else f"{self.path}: {error}"
             if first and not fall_back:

@@ -28,7 +28,8 @@ from hekla.kube import config
 from hekla.kube.client import Client
 from hekla.kube.errors import NotFound
 from hekla.kube.flags import FlagError, parse
-from hekla.scheduler.lone import FLAGS, NAME, POLICY, state_for
+from hekla.scheduler.lone import FLAGS, NAME, POLICY, state_for, with_backfill
+from hekla.scheduler.policy_file import PolicyFile
 from tests.apiserver_process import ApiServerProcess, apiserver
 
 __all__ = ["apiserver"]
@@ -196,6 +197,33 @@ def test_its_flags() -> None:
     assert (options.scheduler_name, options.scheduler_sharding_name, options.scheduler_worker_count) == (NAME, NAME, 1)
     with pytest.raises(FlagError, match="scheduler-worker-count must be greater than 0"):
         parse(FLAGS, ["--scheduler-worker-count=0"], program="agent-scheduler")
+
+CHART = """\
+actions: "allocate"
+configurations:
+- name: allocate
+  arguments:
+    candidateNodeCount: 5
+tiers:
+- plugins:
+  - name: predicates
+  - name: nodeorder
+"""
+
+
+def test_a_policy_of_upstream_is_taken_and_serves_pods_that_ask_for_nothing_too(tmp_path: Path) -> None:
+    path = tmp_path / "agent-scheduler.conf"
+    path.write_text(CHART)
+    read = PolicyFile(str(path), fall_back=False, adapt=with_backfill)
+    state = state_for(NAME)
+    size = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+    state.upsert_node({"metadata": {"name": "n1"}, "status": {"allocatable": size, "capacity": size}})
+    for name, asked in (("some", {"cpu": "1"}), ("nothing", {})):
+        container = {"name": "main", "resources": {"requests": asked}}
+        meta = {"name": name, "namespace": "default", "uid": name}
+        state.upsert_pod({"metadata": meta, "spec": {"schedulerName": NAME, "containers": [container]}, "status": {"phase": "Pending"}})
+    assert cycle(state, read.policy, 0.0).bound() == {"default/some": "n1", "default/nothing": "n1"}
+
 
 
 async def test_it_runs_beside_an_api_server(apiserver: ApiServerProcess, tmp_path: Path) -> None:
