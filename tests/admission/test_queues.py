@@ -89,7 +89,7 @@ def test_a_sound_queue_is_let_in(obj: Tree, old: Tree | None):
 
 
 STATE = 'requestBody.spec.state: Invalid value: "{}": queue state must be in [Open Closed]'
-LENGTHS = 'requestBody.metadata.annotations: Invalid value: "{}": volcano.sh/hierarchy must have the same length with volcano.sh/hierarchy-weights'  # noqa: E501
+LENGTHS = 'requestBody.metadata.annotations: Invalid value: "{}": volcano.sh/hierarchy must have the same length with volcano.sh/hierarchy-weights'  # noqa: E501 (the wire)
 NEGATIVE = "must be greater than or equal to 0"
 
 

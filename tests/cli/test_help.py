@@ -28,13 +28,13 @@ Flags:
       --vmodule moduleSpec             comma-separated list of pattern=N settings for file-filtered logging (only works for the default text log format)
 
 Use "vcctl [command] --help" for more information about a command.
-"""  # noqa: E501
+"""  # noqa: E501 (as it is printed)
 
 GLOBAL = """Global Flags:
       --log-flush-frequency duration   Maximum number of seconds between log flushes (default 5s)
   -v, --v Level                        number for the log level verbosity
       --vmodule moduleSpec             comma-separated list of pattern=N settings for file-filtered logging (only works for the default text log format)
-"""  # noqa: E501
+"""  # noqa: E501 (as it is printed)
 
 JOB = f"""vcctl command line operation job
 

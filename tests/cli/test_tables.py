@@ -450,11 +450,11 @@ FLOWS, TEMPLATES = f"{FLOW}/namespaces/default/jobflows", f"{FLOW}/namespaces/de
 FLOW_TABLE = """\
 Name            Namespace    Phase      Age    
 test-jobflow    default      Succeed    3d     
-"""  # noqa: W291
+"""  # noqa: W291 (columns are padded)
 TEMPLATE_TABLE = """\
 Name                Namespace    
 test-jobtemplate    default      
-"""  # noqa: W291
+"""  # noqa: W291 (columns are padded)
 
 
 def a_flow() -> Tree:
@@ -535,7 +535,7 @@ def pod(name: str, namespace: str = "default", labels: Tree | None = None, annot
 POD_TABLE = """\
 Name          Ready      Status         Restart  Age       
 my-pod        0/1        Running        0        3d        
-"""  # noqa: W291
+"""  # noqa: W291 (columns are padded)
 
 
 @pytest.mark.scenario("cli", 16)
