@@ -15,7 +15,7 @@ import hekla.controllers.job.metrics
 import hekla.controllers.jobflow.controller
 import hekla.controllers.queue
 import hekla.scheduler.lone
-import hekla.scheduler.metrics  # noqa: F401
+import hekla.scheduler.metrics  # noqa: F401 (registers its metrics)
 from hekla.kube.metrics import Tally, shown
 
 OPERATIONS = Path(__file__).parents[2].parent / "shared" / "spec" / "operations.md"

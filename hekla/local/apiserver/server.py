@@ -361,7 +361,7 @@ def eager(work: Coroutine[Any, Any, Answer], loop: asyncio.AbstractEventLoop) ->
     try:
         waiting = work.send(None)
     except StopIteration as done:
-        return done.value  # type: ignore[no-any-return]
+        return done.value  # type: ignore[no-any-return]  # StopIteration does not say of what
     if asyncio.isfuture(waiting):
         # The mark of an `await` that no task has taken up yet: with it, a second request that begins by waiting for the same
         # write would fail.
@@ -387,7 +387,7 @@ def _driven(work: Coroutine[Any, Any, Answer], waiting: Any) -> Generator[Any, A
             else:
                 waiting = work.send(value)
     except StopIteration as done:
-        return done.value  # type: ignore[no-any-return]
+        return done.value  # type: ignore[no-any-return]  # as above
 
 
 def pretty_bytes(tree: Any) -> bytes:
