@@ -55,8 +55,9 @@ from hekla.scheduler.tape import RecordedExtender, RecordedState, Tape
 
 log = logging.getLogger(__name__)
 
-GATHER = 0.003
-"""Seconds between the first change and the cycle that it starts: a burst of events is one cycle."""
+GATHER, LONGEST_GATHER = 0.003, 0.025
+"""Seconds between the first change and the cycle that it starts: a burst of events is one cycle, and a longer one where the server is
+busy, for much of what a cycle costs it costs for one pod as for a hundred."""
 SHORTEST_REST = 0.005
 """Seconds at the least between two cycles; a cycle that took longer is followed by a rest of its own length."""
 POOL = 64
@@ -145,7 +146,7 @@ class Scheduler:
                     # Not wait_for: until Python 3.12 it loses a cancellation that comes together with the change.
                     async with asyncio.timeout(self.period):
                         await self.feed.changed.wait()
-                    await asyncio.sleep(GATHER)
+                    await asyncio.sleep(self.carrier.client.pace.gather(GATHER, LONGEST_GATHER))
                 except TimeoutError:
                     pass
                 self.policy.changed()
