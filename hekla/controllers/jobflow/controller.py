@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+
 from hekla.api import batch, flow, names
 from hekla.api.flow import JobFlowPhase
 from hekla.api.meta import key as key_of
