@@ -106,6 +106,10 @@ INTENDED: tuple[Intention, ...] = (
         "201 ", "404 ",
     ),
     Intention(
+        r"POST \S+/endpointslices\b", "status", "Where pods share the machine's network their addresses are on loopback.",
+        r"(?s)422 .*loopback range", "201 ",
+    ),
+    Intention(
         r"POST \S+/services\b", r".*\.(message|field|reason)",
         "A service without a name is told so, not that the record of its address could not be made for want of it.",
         r"(?s)(spec\.clusterIPs$|FieldValueInvalid$|.*failed to allocate IP: .*spec\.parentRef\.name: Required value)",

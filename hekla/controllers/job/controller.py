@@ -317,7 +317,12 @@ class JobController(Controller):
                     shown = msgspec.structs.replace(made.status, controlled_resources={})
                     await self._write_status(job, memory, shown)
                 raise
-        await self._pods.create(key, job, memory.molds, made.create)
+        try:
+            await self._pods.create(key, job, memory.molds, made.create)
+        except (ApiError, Trouble, Wait):
+            if memory.step is not None:  # nor may a step that was put off wait for pods that cannot be made
+                await self._write_status(job, memory, memory.step)
+            raise
         await self._pods.delete(key, job, made.delete)
         return await self._settle(job, memory, made.status)
 
