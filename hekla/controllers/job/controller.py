@@ -301,7 +301,9 @@ class JobController(Controller):
     async def _carry_out(self, key: str, job: batch.Job, memory: _Memory, made: Plan, view: View) -> float | None:
         """Write the plan, in the order that survives a crash at any point."""
         if made.status_first:
-            before, job = job, await self._write_status(job, memory, made.status)
+            moved = made.status.state.phase != job.status.state.phase
+            status = dated(made.status, memory.step) if moved and memory.step is not None else made.status
+            before, job = job, await self._write_status(job, memory, status)
             await self._pods.delete(key, before, made.delete)
             if made.beside is Beside.DISSOLVE:
                 await self._delete_group(key, view.group)

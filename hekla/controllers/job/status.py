@@ -48,12 +48,15 @@ def first_phase(status: batch.JobStatus) -> batch.JobStatus:
 
 
 def dated(status: batch.JobStatus, earlier: batch.JobStatus) -> batch.JobStatus:
-    """A status that was worked out anew, its phases dated as when they were first found."""
+    """The next step after one that was found and has not been written: its phases keep their dates, and none is passed over."""
     known = {condition.status: condition for condition in earlier.conditions}
+    *before, last = [known.get(condition.status, condition) for condition in status.conditions]
+    said = {condition.status for condition in status.conditions}
+    unsaid = [condition for condition in earlier.conditions if condition.status not in said]
     return msgspec.structs.replace(
         status,
         state=earlier.state if earlier.state.phase == status.state.phase else status.state,
-        conditions=[known.get(condition.status, condition) for condition in status.conditions],
+        conditions=[*before, *unsaid, last],
     )
 
 

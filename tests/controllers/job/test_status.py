@@ -5,7 +5,7 @@ import pytest
 from hekla.api import batch
 from hekla.controllers.instants import stamp
 from hekla.controllers.job.dependencies import is_up, ready
-from hekla.controllers.job.status import entered, phase_before
+from hekla.controllers.job.status import dated, entered, phase_before
 from hekla.controllers.records import ContainerStatus
 from tests.controllers.job.world import job_of, pod_of, task
 
@@ -17,6 +17,18 @@ def test_a_phase_has_one_condition_and_the_newest_stands_last() -> None:
     status = entered(entered(status, "Running", 20), "Pending", 30)
     assert [(c.status, c.last_transition_time) for c in status.conditions] == [("Running", stamp(20)), ("Pending", stamp(30))]
     assert phase_before(status) == "Running" and status.state.last_transition_time == stamp(30)
+
+
+def test_a_phase_that_was_not_written_yet_stays_in_the_history() -> None:
+    pending = entered(batch.JobStatus(), "Pending", 10)
+    running = entered(pending, "Running", 20)
+    again = dated(entered(pending, "Running", 21), running)
+    assert again == running
+    aborting = dated(entered(pending, "Aborting", 30), running)
+    assert aborting.state.phase == "Aborting"
+    assert [(condition.status, condition.last_transition_time) for condition in aborting.conditions] == [
+        ("Pending", stamp(10)), ("Running", stamp(20)), ("Aborting", stamp(30)),
+    ]  # fmt: skip
 
 
 @pytest.mark.scenario("controllers", 67)
