@@ -15,6 +15,8 @@ from tests.kubernetes import programs
 from tests.kubernetes.reference import reference
 
 ROOT = Path(__file__).parents[2]
+LOCAL_POLICY = ROOT / "hekla" / "local" / "policy.yaml"
+"""With which `hekla up` starts its scheduler: one of the scenarios waits for what another queue gives back."""
 FAKE_NODES = 10
 """As tests/cluster has them on a cluster of its own."""
 LAST_LINE = re.compile(r"(\d+) of \d+ items pass, (\d+) fail, (\d+) skipped, (\d+) not run")
@@ -25,7 +27,7 @@ def cluster(say: programs.Say = lambda _: None) -> Iterator[Path]:
     """A reference cluster in the shape that the checklist asks for: a node that runs containers, and fake ones."""
     with reference(say=say) as server:
         server.add_nodes("--nodes=1", f"--fake-nodes={FAKE_NODES}")
-        server.add_scheduler()
+        server.add_scheduler(f"--scheduler-conf={LOCAL_POLICY}")
         server.add_webhooks()
         Api(server.kubeconfig).wait("/apis/scheduling.volcano.sh/v1beta1/queues/default", lambda queue: bool(queue.get("status")), 30.0)
         yield server.kubeconfig

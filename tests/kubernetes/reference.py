@@ -106,7 +106,7 @@ class Reference:
             f"--client-ca-file={self.pki / 'ca.crt'}", "--stop-pods-on-exit", *flags,
         ])  # fmt: skip
 
-    def add_scheduler(self) -> None:
+    def add_scheduler(self, *flags: str) -> None:
         """Starts Hekla's scheduler as the default one, after the definitions that it is installed with.
 
         Its controllers too: they open the queues, without which only pods that ask for nothing are placed.
@@ -116,6 +116,7 @@ class Reference:
             api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
         self.processes.start("scheduler", [
             sys.executable, "-m", "hekla", "scheduler", f"--kubeconfig={self.kubeconfig}", "--default-scheduler", "--leader-elect=false",
+            *flags,
         ])  # fmt: skip
         self.processes.start("controllers", [
             sys.executable, "-m", "hekla", "controllers", f"--kubeconfig={self.kubeconfig}", "--leader-elect=false",

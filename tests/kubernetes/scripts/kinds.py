@@ -62,6 +62,14 @@ def validation() -> Iterator[Step]:
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     yield Step("POST", f"{NS}/persistentvolumeclaims", {"metadata": {"name": "c"}, "spec": claim})
     yield Step("PATCH", f"{NS}/persistentvolumeclaims/c", {"spec": {"accessModes": ["ReadOnlyMany"]}}, MERGE)
+    dotted = {"metadata": {"name": "a.b"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    yield Step("POST", f"{NS}/pods", dotted, query={"dryRun": "All"})
+    for version in ("v1", "", "a/b/c", "apps/v1"):
+        target = {"apiVersion": version, "kind": "Deployment", "name": "d"}
+        scaler = {"metadata": {"name": "h"}, "spec": {"maxReplicas": -1 if version == "v1" else 2, "scaleTargetRef": target}}
+        yield Step("POST", "/apis/autoscaling/v2/namespaces/{{ns}}/horizontalpodautoscalers", scaler, query={"dryRun": "All"})
+    volume = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {}}
+    yield Step("POST", "/api/v1/persistentvolumes", {"metadata": {"name": "v"}, "spec": volume}, query={"dryRun": "All"})
     yield Step("PUT", "/apis/storage.k8s.io/v1/csinodes/x", {"metadata": {"name": "x"}, "status": [None]})
     yield Step("POST", f"{NS}/limitranges", {"spec": {"limits": [{"type": "Container", "max": {"spec": "1"}}]}}, query={"dryRun": "All"})
     yield Step("POST", f"{NS}/limitranges", {"spec": {"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}}, query={"dryRun": "All"})

@@ -123,7 +123,8 @@ def _field(value: Any, entry: Entry, path: str, names: str, found: Findings) -> 
         return items or None
     if field.many == "map":
         if not isinstance(value, (dict, Pairs)):
-            raise _mismatch(value, entry.outer, names, "map[string]" + _go_type(field, owner))
+            wanted = "v1.ResourceList" if field.type == "Quantity" else "map[string]" + _go_type(field, owner)
+            raise _mismatch(value, entry.outer, names, wanted)
         entries: dict[str, Any] = {}
         for key, item in value.items() if isinstance(value, dict) else value:
             where = f"{path}.{key}"

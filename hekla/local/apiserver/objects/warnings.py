@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.amounts import amount
 from hekla.local.apiserver.objects.errors import shown
 from hekla.local.apiserver.objects.schema import unknown_formats
@@ -51,14 +52,25 @@ NO_SELECTOR = "a null labelSelector results in matching no pod"
 
 def pod(tree: Json, old: Json | None) -> list[str]:
     """Of a new pod; changes of pods are made by programs."""
-    if old is not None or _harmless(tree.get("spec") or {}, tree["metadata"]):
+    if old is not None:
         return []
-    return list(of_pod(tree.get("spec") or {}, tree["metadata"], ""))
+    named = list(of_name(tree, "the Pod's hostname"))
+    if _harmless(tree.get("spec") or {}, tree["metadata"]):
+        return named
+    return [*named, *of_pod(tree.get("spec") or {}, tree["metadata"], "")]
+
+
+def of_name(tree: Json, what: str) -> Iterator[str]:
+    """A name that is good and makes no good hostname."""
+    name = tree["metadata"].get("name") or ""
+    if "." in name or len(name) > 63:
+        why = f"this is used in {what}, which can result in surprising behavior; a DNS label is recommended"
+        yield f"metadata.name: {why}: [{' '.join(names.dns_label(name))}]"
 
 
 def _harmless(spec: Json, metadata: Json) -> bool:
     """Whether a pod plainly deserves no word, as nearly all do."""
-    containers, annotations = spec.get("containers") or (), metadata.get("annotations")
+    containers, annotations = spec.get("containers") or [], metadata.get("annotations")
     if not SUSPECT.isdisjoint(spec) or len(containers) != 1:
         return False
     if annotations and not OLD_ANNOTATIONS.keys().isdisjoint(annotations):
@@ -66,7 +78,7 @@ def _harmless(spec: Json, metadata: Json) -> bool:
     for volume in spec.get("volumes") or ():
         if not OLD_VOLUMES.keys().isdisjoint(volume):
             return False
-    (container,) = containers
+    container: Json = containers[0]
     env, resources = container.get("env"), container.get("resources")
     if (env and len(env) > 1 and len({one.get("name") for one in env}) < len(env)) or len(container.get("ports") or ()) > 1:
         return False
@@ -78,8 +90,8 @@ def _harmless(spec: Json, metadata: Json) -> bool:
     return True
 
 
-def template_at(*path: str) -> Warnings:
-    """Of the pods that an object will make, whenever what it makes has changed."""
+def template_at(*path: str, named: bool = False) -> Warnings:
+    """Of the pods that an object will make, whenever what it makes has changed; `named` are those after it."""
     prefix = ".".join(path) + "."
 
     def warnings(tree: Json, old: Json | None) -> list[str]:
@@ -88,7 +100,8 @@ def template_at(*path: str) -> Warnings:
         found: Any = tree
         for step in path:
             found = found.get(step) or {}
-        return list(of_pod(found.get("spec") or {}, found.get("metadata") or {}, prefix))
+        own = of_name(tree, "Pod names and hostnames") if named and old is None else ()
+        return [*own, *of_pod(found.get("spec") or {}, found.get("metadata") or {}, prefix)]
 
     return warnings
 
@@ -271,15 +284,16 @@ def _formats(tree: Json) -> list[str]:
     return [form for version in versions for form in unknown_formats((version.get("schema") or {}).get("openAPIV3Schema"))]
 
 
-TEMPLATE = template_at("spec", "template")
+TEMPLATE, NAMED = template_at("spec", "template"), template_at("spec", "template", named=True)
 OF: dict[tuple[str, str], Warnings] = {
     ("", "Pod"): pod,
-    ("", "ReplicationController"): TEMPLATE,
+    ("", "ReplicationController"): NAMED,
     ("", "PodTemplate"): template_at("template"),
     ("", "Service"): service,
-    **{("apps", kind): TEMPLATE for kind in ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet")},
-    ("batch", "Job"): TEMPLATE,
-    ("batch", "CronJob"): template_at("spec", "jobTemplate", "spec", "template"),
+    **{("apps", kind): NAMED for kind in ("Deployment", "ReplicaSet")},
+    **{("apps", kind): TEMPLATE for kind in ("StatefulSet", "DaemonSet")},
+    ("batch", "Job"): NAMED,
+    ("batch", "CronJob"): template_at("spec", "jobTemplate", "spec", "template", named=True),
     ("networking.k8s.io", "Ingress"): ingress,
     ("discovery.k8s.io", "EndpointSlice"): endpoint_slice,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): definition,

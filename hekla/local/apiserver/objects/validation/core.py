@@ -11,7 +11,7 @@ from hekla.local.apiserver.objects import documents, names
 from hekla.local.apiserver.objects.amounts import amount
 from hekla.local.apiserver.objects.errors import BadBody, duplicate, forbidden, invalid, not_supported, required, too_long
 from hekla.local.apiserver.objects.typecheck import type_name
-from hekla.local.apiserver.objects.validation.metadata import Errors, immutable, labels, metadata, one_of, selector
+from hekla.local.apiserver.objects.validation.metadata import Errors, immutable, label_key, labels, metadata, one_of, selector
 from hekla.local.apiserver.objects.validation.placement import node_selector, taints
 from hekla.local.apiserver.objects.validation.resources import amounts
 
@@ -301,6 +301,8 @@ def persistent_volume(tree: Json) -> Errors:
     sources = [name for name in _VOLUME_SOURCES if spec.get(name) is not None]
     if not sources:
         found.append(required("spec", "must specify a volume type"))
+    if spec.get("hostPath") is not None and not spec["hostPath"].get("path"):
+        found.append(required("spec.hostPath.path"))
     for name in sources[1:]:
         found.append(forbidden(f"spec.{name}", "may not specify more than 1 volume type"))
     if spec.get("nodeAffinity"):
@@ -432,9 +434,9 @@ def limit_range(tree: Json) -> Errors:
     for position, item in enumerate((tree.get("spec") or {}).get("limits") or ()):
         path = f"spec.limits[{position}]"
         kind = item.get("type") or ""
-        if not kind:
-            found.append(required(f"{path}.type"))
-        elif "/" not in kind and kind not in ("Container", "PersistentVolumeClaim", "Pod"):
+        reasons = label_key(kind)
+        found += [invalid(f"{path}.type", kind, reason) for reason in reasons]
+        if not reasons and "/" not in kind and kind not in ("Container", "PersistentVolumeClaim", "Pod"):
             found.append(invalid(f"{path}.type", kind, "must be a standard limit type or fully qualified"))
         if kind in seen:
             found.append(duplicate(f"{path}.type", kind))

@@ -193,7 +193,7 @@ def endpoint_slice_update(new: Json, old: Json) -> Errors:
     found = endpoint_slice(new)
     if (new.get("endpoints") or []) == (old.get("endpoints") or []):
         found = [error for error in found if not error.field.startswith("endpoints")]
-    immutable(new.get("addressType"), old.get("addressType"), "addressType", found)
+    immutable(new.get("addressType") or "", old.get("addressType") or "", "addressType", found)
     return found
 
 
@@ -428,6 +428,9 @@ def resource_slice(tree: Json) -> Errors:
         found.append(required("spec", rule))
     elif len(given) > 1:
         found.append(invalid("spec", {name: spec[name] for name in given}, rule))
+    for position, device in enumerate(spec.get("devices") or ()):
+        name = device.get("name") or ""
+        found += [invalid(f"spec.devices[{position}].name", name, reason) for reason in names.dns_label(name)]
     return found
 
 
@@ -443,8 +446,10 @@ def autoscaler(tree: Json) -> Errors:
     least, most = spec.get("minReplicas"), spec.get("maxReplicas") or 0
     if least is not None and least < 1:
         found.append(invalid("spec.minReplicas", least, "must be greater than or equal to 1"))
-    if most < 1:
+    if most == 0:
         found.append(required("spec.maxReplicas", "must be set and greater than 0"))
+    elif most < 0:
+        found.append(invalid("spec.maxReplicas", most, "must be greater than or equal to 1"))
     if least is not None and most < least:
         found.append(invalid("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`"))
     target = spec.get("scaleTargetRef") or {}
@@ -455,7 +460,9 @@ def autoscaler(tree: Json) -> Errors:
         else:
             found += [invalid(f"spec.scaleTargetRef.{name}", value, reason) for reason in names.path_segment(value)]
     version = target.get("apiVersion") or ""
-    if not version:
+    if version.count("/") > 1:
+        found.append(invalid("spec.scaleTargetRef.apiVersion", version, f"unexpected GroupVersion string: {version}"))
+    elif not version.partition("/")[1]:
         found.append(invalid("spec.scaleTargetRef.apiVersion", version, "apiVersion must specify API group"))
     return found
 

@@ -57,7 +57,7 @@ def ingress(tree: Json) -> Errors:
 def _backend(backend: Json, path: str, found: Errors) -> None:
     service, resource = backend.get("service"), backend.get("resource")
     if service is None and resource is None:
-        found.append(required(path, "resource or service backend is required"))
+        found.append(invalid(path, "", "resource or service backend is required"))
     elif service is not None and resource is not None:
         found.append(invalid(path, "", "cannot set both resource and service backends"))
     elif service is not None:
@@ -195,8 +195,9 @@ def csi_driver(tree: Json) -> Errors:
 def csi_driver_update(new: Json, old: Json) -> Errors:
     found = csi_driver(new)
     spec, before = new.get("spec") or {}, old.get("spec") or {}
-    for name in ("attachRequired", "fsGroupPolicy", "volumeLifecycleModes"):
-        immutable(spec.get(name), before.get(name), f"spec.{name}", found)
+    # The first one is spelled so in Kubernetes' message.
+    for name, shown in (("attachRequired", "attachedRequired"), *((name, name) for name in ("fsGroupPolicy", "volumeLifecycleModes"))):
+        immutable(spec.get(name), before.get(name), f"spec.{shown}", found)
     return found
 
 
@@ -210,8 +211,8 @@ def csi_storage_capacity(tree: Json) -> Errors:
 
 def csi_storage_capacity_update(new: Json, old: Json) -> Errors:
     found = csi_storage_capacity(new)
-    for name in ("nodeTopology", "storageClassName"):
-        immutable(new.get(name), old.get(name), name, found)
+    immutable(new.get("nodeTopology"), old.get("nodeTopology"), "nodeTopology", found)
+    immutable(new.get("storageClassName") or "", old.get("storageClassName") or "", "storageClassName", found)
     return found
 
 
