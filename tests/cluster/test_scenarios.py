@@ -92,6 +92,7 @@ class Story:
         return self.kubectl("-n", self.ns.name, "apply", "-f", "-", stdin=text)
 
     def undo(self) -> None:
+        self.api.delete(self.ns.path(JOBS))
         for text in reversed(self.applied):
             self.kubectl.run("-n", self.ns.name, "delete", "--ignore-not-found", "--wait=false", "-f", "-", stdin=text)
             eventually(lambda: not self.api.get(self.ns.path(JOBS)).names, 20)
