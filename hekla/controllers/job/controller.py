@@ -349,6 +349,7 @@ class JobController(Controller):
                 return wait
         if not before and after == states.RUNNING:  # who waits for each phase in turn shall see each
             job = await self._write_status(job, memory, first_phase(status))
+            memory.step = status  # and if the next write fails, it is made up for
         await self._write_status(job, memory, status)
         # A job that has just been made known as Pending has been looked at with all that follows from that.
         return 0.0 if moved and (before, after) != ("", states.PENDING) else None

@@ -1,0 +1,92 @@
+"""What the job controller writes while the server is busy: less, later, and nothing left out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from hekla.api import batch
+from hekla.controllers.daemon import FLAGS, POOL, controllers_of
+from hekla.controllers.job.controller import JobController
+from hekla.kube.client import Client
+from hekla.kube.config import load
+from hekla.kube.controller import run
+from hekla.kube.events import Recorder
+from hekla.kube.flags import parse
+from hekla.kube.pace import Pace
+from tests.apiserver_process import ApiServerProcess, shared_apiserver
+from tests.controllers.cluster import Cluster, a_task, install, on
+
+__all__ = ["shared_apiserver"]
+
+
+class Busy(Pace):
+    """A server that always answers late."""
+
+    def gather(self, shortest: float, longest: float) -> float:
+        return longest
+
+
+class Scene:
+    def __init__(self, cluster: Cluster, controller: JobController) -> None:
+        self.cluster = cluster
+        self.controller = controller
+        self.written: dict[str, list[tuple[str, int, int]]] = {}
+        """By job: phase, pending and running pods of each status that was shown."""
+        cluster.jobs.on_change(self.note)
+
+    def note(self, old: batch.Job | None, new: batch.Job | None) -> None:
+        if new is not None and new.status.state.phase:
+            shown = (new.status.state.phase, new.status.pending, new.status.running)
+            self.written.setdefault(new.metadata.name, []).append(shown)
+
+    def held_back(self, job: str) -> str:
+        """The first step that waits to be written."""
+        memory = self.controller._memory.get(f"default/{job}")
+        return memory.step.state.phase if memory is not None and memory.step is not None else ""
+
+
+@pytest.fixture
+async def scene(shared_apiserver: ApiServerProcess) -> AsyncIterator[Scene]:
+    connection = load(str(shared_apiserver.internal_kubeconfig))
+    async with Client(connection, pool=32) as client, Client(connection, pool=POOL) as busy:
+        busy.pace = Busy()
+        await install(client)
+        cluster = Cluster(client)
+        await cluster.start()
+        recorder = Recorder(busy, "vc-controller-manager")
+        made = controllers_of(busy, recorder, parse(FLAGS, ()))
+        work = asyncio.ensure_future(run(made))
+        try:
+            yield Scene(cluster, next(one for one in made if isinstance(one, JobController)))
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+            await recorder.close()
+            await cluster.stop()
+
+
+async def test_a_job_is_written_once_a_phase(scene: Scene) -> None:
+    await scene.cluster.job("gathered", a_task("a", 2))
+    job = await scene.cluster.phase("gathered", "Running")
+    assert scene.written["gathered"] == [("Pending", 0, 2), ("Running", 0, 2)]
+    assert [condition.status for condition in job.status.conditions] == ["Pending", "Running"]
+
+
+async def test_a_phase_that_waits_to_be_written_comes_before_what_follows_from_it(scene: Scene) -> None:
+    await scene.cluster.job("short", a_task("a"), policies=[on("PodFailed", "AbortJob")])
+    await scene.cluster.until(lambda: scene.held_back("short") == "Running", lambda: scene.held_back("short"))
+    await scene.cluster.fail("short-a-0", code=3)
+    await scene.cluster.phase("short", "Aborted")
+    assert scene.cluster.phases["short"] == ["", "Pending", "Running", "Aborting", "Aborted"]
+
+
+async def test_a_command_does_not_wait(scene: Scene) -> None:
+    scene.cluster.running = False
+    job = await scene.cluster.job("suspended", a_task("a"))
+    await scene.cluster.until(lambda: scene.held_back("suspended") == "Pending", lambda: scene.held_back("suspended"))
+    await scene.cluster.command("AbortJob", job)
+    await scene.cluster.phase("suspended", "Aborted")
+    assert scene.cluster.phases["suspended"] == ["", "Pending", "Aborting", "Aborted"]
