@@ -599,9 +599,8 @@ class State:
         except (AttributeError, TypeError, ValueError, KeyError) as error:
             self.rejected[(kind, "?")] = f"not an object: {error}"
             return
+        self.rejected.pop((kind, key), None)
         try:
             upsert(tree)
         except (AttributeError, TypeError, ValueError, KeyError, OverflowError) as error:
             self.rejected[(kind, key)] = str(error)
-            return
-        self.rejected.pop((kind, key), None)
