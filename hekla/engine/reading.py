@@ -75,7 +75,9 @@ def texts(meta: Tree, member: str) -> Mapping[str, str]:
 
 def key_of(tree: Tree) -> str:
     meta = tree.get("metadata") or {}
-    name, namespace = meta.get("name", ""), meta.get("namespace") or ""
+    name, namespace = meta.get("name", ""), meta.get("namespace")
+    if namespace is None:
+        namespace = ""
     if not name:
         raise ValueError("metadata.name is missing")
     if type(name) is not str or type(namespace) is not str:
