@@ -176,8 +176,7 @@ def test_a_patch_may_name_the_version_that_it_means(http: Http) -> None:
 def test_an_unknown_patch_type_is_refused(http: Http) -> None:
     http.post(CONFIG_MAPS, config_map("typed"))
     answer = http.patch(f"{CONFIG_MAPS}/typed", {}, "text/plain")
-    assert answer.status == 415
-    assert "application/merge-patch+json" in answer.message
+    assert (answer.status, answer.message) == (415, "415: Unsupported Media Type")
 
 
 @pytest.mark.scenario("local-cluster", 39)
