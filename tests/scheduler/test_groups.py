@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hekla.engine.decisions import PodGroupStatus
+from hekla.engine.tasks import Status
 from hekla.engine.world import World, policy
 from hekla.kube.errors import ApiError, ServerError
 from hekla.kube.http.client import TransportError
@@ -84,7 +85,7 @@ async def test_the_counts_are_those_of_the_moment_of_writing(scene: Scene) -> No
     scene.groups.take(scene.status("Running", 0, READY))
     scene.world.settle()
     await scene.settle()
-    running = len(scene.job.counts.statuses[writing.Status.RUNNING])
+    running = len(scene.job.counts.statuses[Status.RUNNING])
     assert running == 2
     assert [one["running"] for one in scene.said] == [running]
 
