@@ -17,8 +17,18 @@ from benchmarks import curve, live, reference
 from benchmarks.figure import Aim, Figure
 
 MODULES = (
-    "benchmarks.engine", "benchmarks.depth", "benchmarks.apiserver", "benchmarks.full", "benchmarks.cli", "benchmarks.cluster",
-    "benchmarks.agent", "benchmarks.control", "benchmarks.end_to_end", "benchmarks.daemon", "benchmarks.reference", "benchmarks.curve",
+    "benchmarks.engine",
+    "benchmarks.depth",
+    "benchmarks.apiserver",
+    "benchmarks.full",
+    "benchmarks.cli",
+    "benchmarks.cluster",
+    "benchmarks.agent",
+    "benchmarks.control",
+    "benchmarks.end_to_end",
+    "benchmarks.daemon",
+    "benchmarks.reference",
+    "benchmarks.curve",
     "benchmarks.live",
 )
 
@@ -77,8 +87,9 @@ def main() -> int:
         else:
             verdict = "" if aim is None else "met" if aim.met_by(figure.value) else "MISSED"
             shown = f"{figure.value:,.{3 if figure.value < 1 else 1 if figure.value < 1000 else 0}f}"
-            print(f"{figure.name:<28} {shown:>12} {figure.unit:<12} {aim.aim if aim else '':<10} {verdict:<6} {figure.conditions}",
-                  flush=True)
+            print(
+                f"{figure.name:<28} {shown:>12} {figure.unit:<12} {aim.aim if aim else '':<10} {verdict:<6} {figure.conditions}", flush=True
+            )
     missing = sorted(set(wanted) - measured)
     if missing and not arguments.json:
         print(f"not measured yet: {', '.join(missing)}")

@@ -33,7 +33,9 @@ def pod(name: str, command: list[str], **spec: Any) -> dict[str, Any]:
     container = {"name": "main", "image": "busybox", "command": command}
     account = {"automountServiceAccountToken": False}
     return {
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
         "spec": {"containers": [container], "restartPolicy": "Never", "terminationGracePeriodSeconds": 0, **account, **spec},
     }
 

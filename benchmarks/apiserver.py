@@ -68,14 +68,22 @@ def measure(names: set[str]) -> Iterator[Figure]:
             created = raw.ask(what="create", prefix="pod", count=COUNT, **where)
             spent = 1e6 * (cpu_seconds(server.pid) - before) / COUNT
             tls = raw.ask(what="create", prefix="tls", count=COUNT // 4, **{**where, **over_https(cluster)})
-            yield Figure("api.create", created["speed"], "1/s",
-                         f"{through}; p50 {1000 * created['p50']:.1f} ms, {spent:.0f} µs of server CPU; over HTTPS {tls['speed']:,.0f}/s")
+            yield Figure(
+                "api.create",
+                created["speed"],
+                "1/s",
+                f"{through}; p50 {1000 * created['p50']:.1f} ms, {spent:.0f} µs of server CPU; over HTTPS {tls['speed']:,.0f}/s",
+            )
             before = cpu_seconds(server.pid)
             bound = raw.ask(what="bind", prefix="pod", count=COUNT, **where)
             spent = 1e6 * (cpu_seconds(server.pid) - before) / COUNT
             tls = raw.ask(what="bind", prefix="tls", count=COUNT // 4, **{**where, **over_https(cluster)})
-            yield Figure("api.bind", bound["speed"], "1/s",
-                         f"{through}; p50 {1000 * bound['p50']:.1f} ms, {spent:.0f} µs of server CPU; over HTTPS {tls['speed']:,.0f}/s")
+            yield Figure(
+                "api.bind",
+                bound["speed"],
+                "1/s",
+                f"{through}; p50 {1000 * bound['p50']:.1f} ms, {spent:.0f} µs of server CPU; over HTTPS {tls['speed']:,.0f}/s",
+            )
         if "api.create.p99" in names:
             steady = raw.ask(what="create", prefix="steady", count=10_000, rate=1000, **where)
             yield Figure("api.create.p99", 1000 * steady["p99"], "ms", f"1,000/s offered for 10 s; p50 {1000 * steady['p50']:.1f} ms")

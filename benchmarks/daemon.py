@@ -35,7 +35,7 @@ QUIET = 2.5
 """Seconds after which nothing more is written about a pod."""
 BATCH = 500
 """Jobs made at once while the cluster is filled."""
-_WRITES = re.compile(r'^apiserver_request_total\{(?P<labels>[^}]*)\} (?P<count>\d+)$', re.MULTILINE)
+_WRITES = re.compile(r"^apiserver_request_total\{(?P<labels>[^}]*)\} (?P<count>\d+)$", re.MULTILINE)
 _OWN = ("leases", "nodes")
 """What nodes and daemons write whether or not a pod comes."""
 

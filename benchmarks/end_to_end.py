@@ -20,8 +20,11 @@ from hekla.kube.client import Client
 from hekla.local.cluster import Cluster
 
 SHAPES = {
-    "e2e.1x1000": (1, 1000, 100), "e2e.20x50": (20, 50, 100), "e2e.1000x1": (1000, 1, 100),
-    "e2e.5x1000.1000": (5, 1000, 1000), "e2e.10x1000.5000": (10, 1000, 5000),
+    "e2e.1x1000": (1, 1000, 100),
+    "e2e.20x50": (20, 50, 100),
+    "e2e.1000x1": (1000, 1, 100),
+    "e2e.5x1000.1000": (5, 1000, 1000),
+    "e2e.10x1000.5000": (10, 1000, 5000),
 }
 """Figure -> (jobs, tasks of each, fake nodes)."""
 
@@ -112,9 +115,13 @@ def job(name: str, replicas: int, min_available: int) -> dict[str, Any]:
     container = {"name": "main", "image": "pause", "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}}}
     template = {"spec": {"containers": [container], "restartPolicy": "Never", "nodeSelector": {"type": "kwok"}}}
     return {
-        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": name, "namespace": "default"},
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": "default"},
         "spec": {
-            "schedulerName": "volcano", "queue": "default", "minAvailable": min_available,
+            "schedulerName": "volcano",
+            "queue": "default",
+            "minAvailable": min_available,
             "tasks": [{"name": "work", "replicas": replicas, "template": template}],
         },
     }

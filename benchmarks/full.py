@@ -19,7 +19,14 @@ from hekla.kube.errors import Forbidden
 from hekla.local.cluster import Cluster
 
 FIGURES = (
-    "api.create.full", "api.bind.full", "api.update", "api.get", "api.list.10000", "api.list.50000", "api.watch.100.p99", "cluster.rss.pod",
+    "api.create.full",
+    "api.bind.full",
+    "api.update",
+    "api.get",
+    "api.list.10000",
+    "api.list.50000",
+    "api.watch.100.p99",
+    "cluster.rss.pod",
 )
 FULL = "full"
 """The namespace that has a quota and a limit range."""

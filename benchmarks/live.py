@@ -130,9 +130,7 @@ def address(server: Reference) -> dict[str, Any]:
 
 def limits(server: Reference, raw: Raw, prefix: str) -> Limits:
     began = sum(server.processes.cpu_seconds().values())
-    creating, binding = (
-        COUNT / raw.ask(what=what, prefix=prefix, count=COUNT, **address(server))["speed"] for what in ("create", "bind")
-    )
+    creating, binding = (COUNT / raw.ask(what=what, prefix=prefix, count=COUNT, **address(server))["speed"] for what in ("create", "bind"))
     return Limits(creating, binding, sum(server.processes.cpu_seconds().values()) - began)
 
 

@@ -134,7 +134,8 @@ async def delay_of_events(order: dict[str, object]) -> dict[str, object]:
     await asyncio.sleep(0.5)
     delays = sorted(watcher.seen[f"{prefix}-{i}".encode()] - at for watcher in watchers for i, at in enumerate(answered.at))
     return {
-        "p50": delays[len(delays) // 2], "p99": delays[int(len(delays) * 0.99)],
+        "p50": delays[len(delays) // 2],
+        "p99": delays[int(len(delays) * 0.99)],
         "earlier": sum(delay <= 0 for delay in delays) / len(delays),
     }
 
@@ -171,31 +172,51 @@ async def connect(order: dict[str, object], protocol: Callable[[], P]) -> P:
 
 def pod(namespace: str, name: str) -> bytes:
     """A pod of about 1.5 kB, as a job controller writes it."""
-    return json.dumps({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {
-            "name": name, "namespace": namespace,
-            "labels": {
-                "volcano.sh/job-name": "train", "volcano.sh/job-namespace": namespace, "volcano.sh/queue-name": "default",
-                "volcano.sh/task-spec": "worker", "volcano.sh/task-index": "7",
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "labels": {
+                    "volcano.sh/job-name": "train",
+                    "volcano.sh/job-namespace": namespace,
+                    "volcano.sh/queue-name": "default",
+                    "volcano.sh/task-spec": "worker",
+                    "volcano.sh/task-index": "7",
+                },
+                "annotations": {
+                    "scheduling.k8s.io/group-name": "train-0b1c2d3e-4f50-6172-8394-a5b6c7d8e9f0",
+                    "volcano.sh/job-name": "train",
+                    "volcano.sh/job-version": "0",
+                    "volcano.sh/job-retry-count": "0",
+                    "volcano.sh/queue-name": "default",
+                    "volcano.sh/task-spec": "worker",
+                    "volcano.sh/task-index": "7",
+                    "volcano.sh/template-uid": "train-worker",
+                },
             },
-            "annotations": {
-                "scheduling.k8s.io/group-name": "train-0b1c2d3e-4f50-6172-8394-a5b6c7d8e9f0", "volcano.sh/job-name": "train",
-                "volcano.sh/job-version": "0", "volcano.sh/job-retry-count": "0", "volcano.sh/queue-name": "default",
-                "volcano.sh/task-spec": "worker", "volcano.sh/task-index": "7", "volcano.sh/template-uid": "train-worker",
+            "spec": {
+                "schedulerName": "volcano",
+                "restartPolicy": "OnFailure",
+                "hostname": name,
+                "subdomain": "train",
+                "containers": [
+                    {
+                        "name": "main",
+                        "image": "registry.example.com/team/trainer:1.2.3",
+                        "imagePullPolicy": "IfNotPresent",
+                        "command": ["python3", "-m", "trainer", "--epochs", "10"],
+                        "env": [{"name": f"VARIABLE_{i}", "value": f"value-{i}"} for i in range(6)],
+                        "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}},
+                        "ports": [{"containerPort": 2222, "name": "tfjob-port"}],
+                    }
+                ],
             },
         },
-        "spec": {
-            "schedulerName": "volcano", "restartPolicy": "OnFailure", "hostname": name, "subdomain": "train",
-            "containers": [{
-                "name": "main", "image": "registry.example.com/team/trainer:1.2.3", "imagePullPolicy": "IfNotPresent",
-                "command": ["python3", "-m", "trainer", "--epochs", "10"],
-                "env": [{"name": f"VARIABLE_{i}", "value": f"value-{i}"} for i in range(6)],
-                "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}},
-                "ports": [{"containerPort": 2222, "name": "tfjob-port"}],
-            }],
-        },
-    }, separators=(",", ":")).encode()
+        separators=(",", ":"),
+    ).encode()
 
 
 def request(method: str, path: str, body: bytes, content: str = "application/json") -> bytes:
@@ -207,14 +228,28 @@ def running(address: int) -> bytes:
     """What a node writes once a pod runs: a merge patch of its status."""
     at = "2026-01-01T00:00:00Z"
     kinds = ("Initialized", "Ready", "ContainersReady", "PodScheduled")
-    return json.dumps({"status": {
-        "phase": "Running", "startTime": at, "hostIP": "10.0.0.1", "podIP": f"10.1.{address >> 8 & 255}.{address & 255}",
-        "conditions": [{"type": kind, "status": "True", "lastTransitionTime": at} for kind in kinds],
-        "containerStatuses": [{
-            "name": "main", "image": "registry.example.com/team/trainer:1.2.3", "imageID": "", "ready": True, "restartCount": 0,
-            "started": True, "state": {"running": {"startedAt": at}},
-        }],
-    }}).encode()
+    return json.dumps(
+        {
+            "status": {
+                "phase": "Running",
+                "startTime": at,
+                "hostIP": "10.0.0.1",
+                "podIP": f"10.1.{address >> 8 & 255}.{address & 255}",
+                "conditions": [{"type": kind, "status": "True", "lastTransitionTime": at} for kind in kinds],
+                "containerStatuses": [
+                    {
+                        "name": "main",
+                        "image": "registry.example.com/team/trainer:1.2.3",
+                        "imageID": "",
+                        "ready": True,
+                        "restartCount": 0,
+                        "started": True,
+                        "state": {"running": {"startedAt": at}},
+                    }
+                ],
+            }
+        }
+    ).encode()
 
 
 def requests(what: str, namespace: str, prefix: str, count: int) -> Iterator[bytes]:

@@ -24,8 +24,16 @@ def add_queue(state: State, name: str) -> None:
 
 
 def add_gang(
-    state: State, name: str, pods: int, *, queue: str, phase: str = "Pending", nodes: int = 0,
-    spec: Mapping[str, Any] | None = None, cpu: str = "1", memory: str = "1Gi",
+    state: State,
+    name: str,
+    pods: int,
+    *,
+    queue: str,
+    phase: str = "Pending",
+    nodes: int = 0,
+    spec: Mapping[str, Any] | None = None,
+    cpu: str = "1",
+    memory: str = "1Gi",
 ) -> None:
     state.upsert_pod_group({
         "metadata": {"name": name, "namespace": "bench", "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z"},

@@ -369,9 +369,7 @@ def validating(policy: Policy) -> list[Tree]:
     }
     return [
         _object("ValidatingAdmissionPolicy", policy.name, {key: value for key, value in spec.items() if value}),
-        _object(
-            "ValidatingAdmissionPolicyBinding", f"{policy.name}-binding", {"policyName": policy.name, "validationActions": ["Deny"]}
-        ),
+        _object("ValidatingAdmissionPolicyBinding", f"{policy.name}-binding", {"policyName": policy.name, "validationActions": ["Deny"]}),
     ]
 
 
@@ -387,11 +385,7 @@ def _when(condition: str, path: str, value: str) -> str:
 
 def _tasks(condition: str, field: str, value: str) -> str:
     """A patch for each task i (as t) that fulfils a condition."""
-    return (
-        f"variables.tasks.transformList(i, t, {condition}, "
-        + _ADD.format(f"'/spec/tasks/' + string(i) + '/{field}'", value)
-        + ")"
-    )
+    return f"variables.tasks.transformList(i, t, {condition}, " + _ADD.format(f"'/spec/tasks/' + string(i) + '/{field}'", value) + ")"
 
 
 _LEAST = (

@@ -298,6 +298,4 @@ RESOURCE_CLAIM_TEMPLATE = Kind(
 )
 RESOURCE_SLICE = Kind("resource.k8s.io", "v1", "ResourceSlice", "resourceslices", namespaced=False, type=ResourceSlice)
 DEVICE_CLASS = Kind("resource.k8s.io", "v1", "DeviceClass", "deviceclasses", namespaced=False, type=DeviceClass)
-DEVICE_TAINT_RULE = Kind(
-    "resource.k8s.io", "v1beta2", "DeviceTaintRule", "devicetaintrules", namespaced=False, type=DeviceTaintRule
-)
+DEVICE_TAINT_RULE = Kind("resource.k8s.io", "v1beta2", "DeviceTaintRule", "devicetaintrules", namespaced=False, type=DeviceTaintRule)

@@ -345,9 +345,7 @@ def _call(node: Call) -> Run:
     if node.function == "_+_" and node.arguments[0].type.list_type:
         return _joined(node)
     nodes = node.arguments if node.target is None else [node.target, *node.arguments]
-    known = len(node.candidates) == 1 and all(
-        one.type is not DYN or wanted is None for one, wanted in zip(nodes, node.candidates[0].kinds)
-    )
+    known = len(node.candidates) == 1 and all(one.type is not DYN or wanted is None for one, wanted in zip(nodes, node.candidates[0].kinds))
     work = node.candidates[0].work if known and not _nullable(nodes) else dispatcher(node.candidates)
     if node.function == "matches":
         _precompile(nodes)

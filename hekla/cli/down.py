@@ -27,8 +27,11 @@ def main(argv: list[str]) -> int:
     except (ClusterError, OSError) as error:
         print(f"hekla down: {refusal(error) if isinstance(error, OSError) else error}", file=sys.stderr)
         return 1
-    print(f'Cluster "{arguments.name}" ' + ("is stopped" if stopped else "was not running")
-          + (" and removed." if arguments.delete else "; its state stays in " + str(cluster.directory)))
+    print(
+        f'Cluster "{arguments.name}" '
+        + ("is stopped" if stopped else "was not running")
+        + (" and removed." if arguments.delete else "; its state stays in " + str(cluster.directory))
+    )
     return 0
 
 

@@ -35,8 +35,12 @@ LEAST_TO_START = 32 * 2**20
 LEAST_TO_GO_ON = 2**20
 LEAST_GRACE = 30
 TITLES = {
-    "apiserver": "API server", "admission": "admission", "kube-controllers": "Kubernetes' controllers", "agent": "node agent",
-    "controllers": "batch controllers", "scheduler": "scheduler",
+    "apiserver": "API server",
+    "admission": "admission",
+    "kube-controllers": "Kubernetes' controllers",
+    "agent": "node agent",
+    "controllers": "batch controllers",
+    "scheduler": "scheduler",
 }
 
 Say = Callable[[str, str, str], None]

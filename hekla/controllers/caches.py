@@ -21,9 +21,7 @@ class Caches:
     """Made at start; started and synced by whoever runs the controllers."""
 
     def __init__(self, client: Client) -> None:
-        self.jobs = Cache(
-            client, batch.JOB, indexes={FLOW_INDEX: _flow_of, TEMPLATE_INDEX: _template_of, CRON_INDEX: _cron_of}
-        )
+        self.jobs = Cache(client, batch.JOB, indexes={FLOW_INDEX: _flow_of, TEMPLATE_INDEX: _template_of, CRON_INDEX: _cron_of})
         self.pods: Cache[Pod] = Cache(client, POD, indexes={JOB_INDEX: _job_of, OWNER_INDEX: _owner_of})
         self.groups = Cache(client, scheduling.POD_GROUP)
         self.queues = Cache(client, scheduling.QUEUE, indexes={"parent": _parent_of})

@@ -122,9 +122,7 @@ class ColocationController(Controller):
             self._watching = True
             await self._pods.start()
 
-    def _configuration_changed(
-        self, old: config.ColocationConfiguration | None, new: config.ColocationConfiguration | None
-    ) -> None:
+    def _configuration_changed(self, old: config.ColocationConfiguration | None, new: config.ColocationConfiguration | None) -> None:
         if old is not None and new is not None and old.spec == new.spec:
             return
         changed = new if new is not None else old

@@ -98,9 +98,7 @@ FLAGS = (
     *leader_flags("vc-controller-manager"),
     *gate_flags(),
     Flag("scheduler-name", ONCE_EACH, ["volcano"], "scheduler whose plain pods get PodGroups; may be given several times"),
-    Flag(
-        "controllers", COMMA_LIST, ["*", "-sharding-controller"], "controllers to run, - before what not", check=controllers_problem
-    ),
+    Flag("controllers", COMMA_LIST, ["*", "-sharding-controller"], "controllers to run, - before what not", check=controllers_problem),
     Flag("worker-threads", WHOLE, 3, "jobs worked on at one time, in eights"),
     Flag("worker-threads-for-cronjob", WHOLE, 3, "cron jobs worked on at one time, in eights"),
     Flag("worker-threads-for-podgroup", WHOLE, 5, "plain pods worked on at one time, in eights"),

@@ -34,9 +34,7 @@ SYNC = Action.SYNC_QUEUE
 PHASES = ("Pending", "Running", "Unknown", "Inqueue", "Completed")
 
 GROUPS = {
-    phase: Gauge(
-        f"volcano_queue_pod_group_{phase.lower()}_count", f"The number of {phase} PodGroups in this queue", ["queue_name"]
-    )
+    phase: Gauge(f"volcano_queue_pod_group_{phase.lower()}_count", f"The number of {phase} PodGroups in this queue", ["queue_name"])
     for phase in PHASES
 }
 
@@ -225,9 +223,7 @@ def _closed_by_parent(queue: scheduling.Queue) -> bool:
 
 def _same_to_us(old: scheduling.Queue, new: scheduling.Queue) -> bool:
     return (
-        old.spec.parent == new.spec.parent
-        and old.status.state == new.status.state
-        and old.metadata.annotations == new.metadata.annotations
+        old.spec.parent == new.spec.parent and old.status.state == new.status.state and old.metadata.annotations == new.metadata.annotations
     )
 
 

@@ -133,11 +133,7 @@ def minimum(state: State, job: Job) -> Claimed | None:
     """What a job's minimum of pods claims; None where it claims nothing."""
     if not job.tasks:
         return None
-    claiming = [
-        task
-        for task in sorted(job.tasks.values(), key=lambda one: (one.namespace, one.name, one.uid))
-        if claims_of(state, task)
-    ]
+    claiming = [task for task in sorted(job.tasks.values(), key=lambda one: (one.namespace, one.name, one.uid)) if claims_of(state, task)]
     result: Claimed = {}
     if not job.role_minimums:
         for task in claiming[: max(job.min_available, 0)]:

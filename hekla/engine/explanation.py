@@ -231,9 +231,7 @@ def _taints(session: Session, task: Task, reason: Reason) -> list[tuple[str, int
     codes, many = np.unique(nodes.taint_codes[reason.mask], return_counts=True)
     for code, count in zip(codes.tolist(), many.tolist()):
         for taint in nodes.taint_sets[code]:
-            if taint.effect in ("NoSchedule", "NoExecute") and not any(
-                one.tolerates(taint) for one in task.pods.tolerations
-            ):
+            if taint.effect in ("NoSchedule", "NoExecute") and not any(one.tolerates(taint) for one in task.pods.tolerations):
                 counts[str(taint)] = counts.get(str(taint), 0) + count
                 break
     return sorted(counts.items())

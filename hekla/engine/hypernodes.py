@@ -240,9 +240,7 @@ def _members(state: State, members: Iterable[Mapping[str, Any]]) -> tuple[set[st
         if labelled:
             chosen = matching.label_selector(labelled)
             if chosen is not None and chosen.requirements:
-                names |= {
-                    facts.name for facts in state.nodes.facts if facts is not None and chosen.matches(facts.labels)
-                }
+                names |= {facts.name for facts in state.nodes.facts if facts is not None and chosen.matches(facts.labels)}
     return names, below
 
 
@@ -264,10 +262,7 @@ def _as_stated(state: State, stated: Mapping[str, Any]) -> HyperTree:
             tier_names[str(spec["tierName"])] = int(spec.get("tier", 0))
         for child in _members(state, spec.get("members") or ())[1]:
             parents[child] = name
-    infos = {
-        name: (int(info.get("tier", 0)), parents.get(name, info.get("parent", "")))
-        for name, info in stated["infos"].items()
-    }
+    infos = {name: (int(info.get("tier", 0)), parents.get(name, info.get("parent", ""))) for name, info in stated["infos"].items()}
     tiers = {int(tier): list(names) for tier, names in stated["tiers"].items()}
     return HyperTree(state.nodes, infos, stated["members"], tiers, tier_names)
 

@@ -109,9 +109,7 @@ class Merge:
             alike = depths.min() == depths.max()
             for depth in depths[:1] if alike else np.unique(depths):
                 group = which if alike else which[depths == depth]
-                view = NodeView(
-                    self.session.state.nodes, self.rows[group], task.request, int(depth), self.pipelining
-                )
+                view = NodeView(self.session.state.nodes, self.rows[group], task.request, int(depth), self.pipelining)
                 alive = view.fits(task.request, future=True)
                 if not self.pipelining:
                     alive &= view.fits(task.request, future=False)
@@ -124,9 +122,7 @@ class Merge:
                 group = group[alive]
                 if not len(group):
                     continue
-                view = NodeView(
-                    self.session.state.nodes, self.rows[group], task.request, int(depth), self.pipelining
-                )
+                view = NodeView(self.session.state.nodes, self.rows[group], task.request, int(depth), self.pipelining)
                 scores = np.minimum(self.scorer.at(view, group), self.lowest[group])
                 self.lowest[group] = scores
                 self.values.append(scores)

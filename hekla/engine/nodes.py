@@ -219,9 +219,7 @@ class NodeTable:
 
     def future_idle_of(self, row: int) -> Floats:
         """`[resources]` of one node."""
-        result: Floats = (
-            self.allocatable[:, row] - self.used[:, row] + self.releasing[:, row] - self.pipelined[:, row]
-        )
+        result: Floats = self.allocatable[:, row] - self.used[:, row] + self.releasing[:, row] - self.pipelined[:, row]
         return result
 
     def fits_future(self, row: int, request: Request) -> bool:
@@ -230,9 +228,7 @@ class NodeTable:
         return all(value < free[column] + EPSILON for column, value in request)
 
     def fits_idle(self, row: int, request: Request) -> bool:
-        return all(
-            value < self._allocatable[column, row] - self._used[column, row] + EPSILON for column, value in request
-        )
+        return all(value < self._allocatable[column, row] - self._used[column, row] + EPSILON for column, value in request)
 
     def labels(self, key: str) -> LabelColumn:
         """The column of one label key, made when somebody first asks."""
@@ -499,9 +495,7 @@ class NodeTable:
 
     def compact(self) -> list[int]:
         """Give up the rows of nodes that are gone; returns the new row of each old one, -1 for those given up."""
-        kept = np.array(
-            [row for row in range(len(self.names)) if self._ready[row] or self.tasks[row]], dtype=np.intp
-        )
+        kept = np.array([row for row in range(len(self.names)) if self._ready[row] or self.tasks[row]], dtype=np.intp)
         moved = [-1] * len(self.names)
         for new, old in enumerate(kept.tolist()):
             moved[old] = new
@@ -523,9 +517,7 @@ class NodeTable:
         self.facts = [self.facts[row] for row in kept.tolist()]
         self.tasks = [self.tasks[row] for row in kept.tolist()]
         self.ports = {moved[row]: used for row, used in self.ports.items() if moved[row] >= 0}
-        self.images = {
-            image: (size, {moved[row] for row in rows if moved[row] >= 0}) for image, (size, rows) in self.images.items()
-        }
+        self.images = {image: (size, {moved[row] for row in rows if moved[row] >= 0}) for image, (size, rows) in self.images.items()}
         for lent in self.lent.values():
             lent.own = {moved[row] for row in lent.own if moved[row] >= 0}
         self.mark(np.arange(len(kept)))

@@ -58,9 +58,7 @@ class CpuTopology:
             return None
         free = available - self.take(frozenset(self.cpus), reserved)
         sets = [
-            frozenset(chosen)
-            for size in range(1, len(self.numa_nodes) + 1)
-            for chosen in itertools.combinations(self.numa_nodes, size)
+            frozenset(chosen) for size in range(1, len(self.numa_nodes) + 1) for chosen in itertools.combinations(self.numa_nodes, size)
         ]
         enough = [len(one) for one in sets if len(self.within(one)) >= request]
         smallest = min(enough, default=len(self.numa_nodes))
@@ -129,9 +127,7 @@ def merged(policy: str, providers: Sequence[list[Hint] | None], numa_nodes: Sequ
         return Hint(None, False), True
     lists = [[Hint(None, True)] if hints is None else hints or [Hint(None, False)] for hints in providers]
     if policy == SINGLE:
-        lists = [
-            [one for one in hints if one.preferred and (one.nodes is None or len(one.nodes) == 1)] for hints in lists
-        ]
+        lists = [[one for one in hints if one.preferred and (one.nodes is None or len(one.nodes) == 1)] for hints in lists]
     everything = frozenset(numa_nodes)
     best = Hint(everything, False)
     found = False

@@ -134,9 +134,7 @@ class Pipeline:
         mask = self.feasible(session, task)
         view = NodeView(session.state.nodes)
         mask = mask & view.fits(task.request, future=True)
-        return Candidates(
-            idle=np.flatnonzero(mask & view.fits(task.request, future=False)), future=np.flatnonzero(mask)
-        )
+        return Candidates(idle=np.flatnonzero(mask & view.fits(task.request, future=False)), future=np.flatnonzero(mask))
 
     def _candidates_within(self, session: Session, task: Task, scope: Bools) -> Candidates:
         """The same in a part of the cluster, at the cost of that part."""
@@ -224,9 +222,7 @@ class Pipeline:
 
     # ------------------------------------------------------------------------------------------------- place
 
-    def fill(
-        self, session: Session, task: Task, count: int, rows: Rows, pipelining: bool
-    ) -> tuple[Rows, bool]:
+    def fill(self, session: Session, task: Task, count: int, rows: Rows, pipelining: bool) -> tuple[Rows, bool]:
         """Nodes for up to `count` pods like `task`, in the order in which they would be taken one by one.
 
         The second value tells whether the choice must be looked at again before more is placed, although `count` was not

@@ -250,9 +250,7 @@ class TermTable:
         """Forget label sets and terms that no pod carries any more."""
         own = {id(pods.label_set) for pods in classes}
         used = {id(term) for pods in classes for term in _terms_of(pods)}
-        self.label_sets = {
-            key: one for key, one in self.label_sets.items() if id(one) in label_sets or id(one) in own
-        }
+        self.label_sets = {key: one for key, one in self.label_sets.items() if id(one) in label_sets or id(one) in own}
         self.terms = {key: term for key, term in self.terms.items() if id(term) in used}
         for label_set in self.label_sets.values():
             label_set.terms = [term for term in label_set.terms if id(term) in used]
@@ -291,9 +289,7 @@ class PodClasses:
         inter_pod = affinity.get("podAffinity"), affinity.get("podAntiAffinity"), spec.get("topologySpreadConstraints")
         own_labels = any(inter_pod)
         visible = {
-            key: value
-            for key, value in annotations.items()
-            if key.startswith(_VISIBLE_ANNOTATIONS) and key not in _PER_POD_ANNOTATIONS
+            key: value for key, value in annotations.items() if key.startswith(_VISIBLE_ANNOTATIONS) and key not in _PER_POD_ANNOTATIONS
         }
         kept = {key: value for key, value in labels.items() if key not in _PER_POD_LABELS} if own_labels else None
         key = _ENCODER.encode((
@@ -309,9 +305,7 @@ class PodClasses:
             self.by_key[key] = found
         return found
 
-    def _compile(
-        self, namespace: str, labels: Mapping[str, str], annotations: dict[str, str], spec: Tree
-    ) -> PodClass:
+    def _compile(self, namespace: str, labels: Mapping[str, str], annotations: dict[str, str], spec: Tree) -> PodClass:
         pods = PodClass(len(self.by_key), Request(self.space, *_requests(spec)))
         pods.annotations = annotations
         pods.limits = _limits(spec)
@@ -343,9 +337,7 @@ class PodClasses:
         self._compile_terms(pods, namespace, labels, affinity, spec.get("topologySpreadConstraints") or ())
         return pods
 
-    def _compile_terms(
-        self, pods: PodClass, namespace: str, labels: Mapping[str, str], affinity: Tree, spreads: Sequence[Tree]
-    ) -> None:
+    def _compile_terms(self, pods: PodClass, namespace: str, labels: Mapping[str, str], affinity: Tree, spreads: Sequence[Tree]) -> None:
         toward = affinity.get("podAffinity") or {}
         away = affinity.get("podAntiAffinity") or {}
         if not toward and not away and not spreads:
@@ -370,9 +362,7 @@ class PodClasses:
         chosen = tree.get("namespaceSelector")
         namespaces = frozenset(named if named or chosen is not None else (namespace,))
         selector = matching.label_selector(tree.get("labelSelector"))
-        return self.terms.term(
-            tree.get("topologyKey", ""), PodSelector(selector, namespaces, matching.label_selector(chosen))
-        )
+        return self.terms.term(tree.get("topologyKey", ""), PodSelector(selector, namespaces, matching.label_selector(chosen)))
 
     def _spread(self, namespace: str, labels: Mapping[str, str], tree: Tree) -> Spread:
         selector = matching.label_selector(tree.get("labelSelector"))

@@ -126,15 +126,12 @@ class _Reader:
             if key not in _TOP_KEYS:
                 self._problem((key,), f'key "{key}" does not exist' + _neighbour(key, _TOP_KEYS))
         actions = self._actions(tree.get("actions", ""))
-        tiers = tuple(
-            self._tier(("tiers", number), tier) for number, tier in enumerate(_list(tree.get("tiers"), self, ("tiers",)))
-        )
+        tiers = tuple(self._tier(("tiers", number), tier) for number, tier in enumerate(_list(tree.get("tiers"), self, ("tiers",))))
         configurations: dict[str, Mapping[str, Any]] = {}
         for number, one in enumerate(_list(tree.get("configurations"), self, ("configurations",))):
             configurations.setdefault(str(one.get("name", "")), self._configuration(("configurations", number), one))
         metrics = {
-            str(key): str(value).lower() if isinstance(value, bool) else str(value)
-            for key, value in (tree.get("metrics") or {}).items()
+            str(key): str(value).lower() if isinstance(value, bool) else str(value) for key, value in (tree.get("metrics") or {}).items()
         }
         if self.problems and self.strict:
             raise PolicyError(self.problems)
@@ -198,9 +195,7 @@ class _Reader:
             elif kind.accepts(key):
                 rest[key] = value
             else:
-                self._problem(
-                    (*path, key), f'{plugin.name}: argument "{key}" does not exist' + _neighbour(key, list(known))
-                )
+                self._problem((*path, key), f'{plugin.name}: argument "{key}" does not exist' + _neighbour(key, list(known)))
         try:
             made = msgspec.convert(given, kind)
         except msgspec.ValidationError as error:

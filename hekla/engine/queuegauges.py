@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
 Labels = tuple[tuple[str, str], ...]
 KINDS = ("allocated", "request", "inqueue", "deserved", "capacity", "real_capacity")
-_NAMES = {
-    kind: (f"queue_{kind}_milli_cpu", f"queue_{kind}_memory_bytes", f"queue_{kind}_scalar_resources") for kind in KINDS
-}
+_NAMES = {kind: (f"queue_{kind}_milli_cpu", f"queue_{kind}_memory_bytes", f"queue_{kind}_scalar_resources") for kind in KINDS}
 NOTHING: Mapping[str, float] = {}
 
 

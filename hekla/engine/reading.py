@@ -236,8 +236,7 @@ def policy_of(tree: Tree) -> SubGroupPolicy:
 def sent_status(status: Tree) -> tuple[Any, ...]:
     """What the API holds of a PodGroup's status, in the form that is compared at the end of a cycle."""
     conditions = tuple(
-        tuple(intern(one.get(name) or "") for name in ("type", "status", "reason", "message"))
-        for one in status.get("conditions") or ()
+        tuple(intern(one.get(name) or "") for name in ("type", "status", "reason", "message")) for one in status.get("conditions") or ()
     )
     counts = (int(status.get(name, 0) or 0) for name in ("running", "succeeded", "failed"))
     return (status.get("phase", ""), *counts, conditions)

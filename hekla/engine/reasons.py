@@ -57,9 +57,7 @@ def scheduling_reason(task: Task, nodes: NodeTable, job_text: str) -> tuple[str,
         return "Schedulable", f"Pod {task.key} can possibly be assigned to {node}, once minAvailable is satisfied", ""
     if status is Status.PIPELINED:
         node = nodes.names[row]
-        message = (
-            f"Pod {task.key} can possibly be assigned to {node}, once resource is released and minAvailable is satisfied"
-        )
+        message = f"Pod {task.key} can possibly be assigned to {node}, once resource is released and minAvailable is satisfied"
         return "Unschedulable", message, node if evicted_for else ""
     if status is Status.PENDING:
         errors = task.job.fit_errors.get(task.key) if task.job is not None else None
@@ -99,6 +97,4 @@ def job_text(job: Job) -> str:
 
 def last_allocated(job: Job) -> int:
     """How many pending tasks a discarded statement had already given a place."""
-    return sum(
-        1 for task in job.counts.statuses[Status.PENDING].values() if task.last is not None and is_allocated(task.last[0])
-    )
+    return sum(1 for task in job.counts.statuses[Status.PENDING].values() if task.last is not None and is_allocated(task.last[0]))

@@ -91,9 +91,7 @@ def _report_job(session: Session, job: Job) -> None:
             len(statuses[Status.RUNNING]),
             len(statuses[Status.SUCCEEDED]),
             len(statuses[Status.FAILED]),
-            tuple(
-                [(one.get("type", ""), one.get("status", ""), one.get("reason", ""), one.get("message", "")) for one in job.conditions]
-            ),
+            tuple([(one.get("type", ""), one.get("status", ""), one.get("reason", ""), one.get("message", "")) for one in job.conditions]),
         )
         if sent != job.status_sent:
             wrote = session.now - job.status_time >= _patience(sent, job.status_sent)

@@ -126,9 +126,7 @@ def exceeding(left: Mapping[str, float], right: Mapping[str, float], asked: Mapp
 
     Order: cpu, memory, then scalars by name, so that messages are the same on every run.
     """
-    short = [
-        name for name, wanted in asked.items() if wanted > 0 and name != PODS and left.get(name, 0.0) > right.get(name, 0.0)
-    ]
+    short = [name for name, wanted in asked.items() if wanted > 0 and name != PODS and left.get(name, 0.0) > right.get(name, 0.0)]
     return ordered(short) if len(short) > 1 else short
 
 
@@ -255,8 +253,4 @@ class ResourceSpace:
 
     def amounts(self, vector: Floats) -> Amounts:
         """A column vector back as amounts; cpu and memory are always present, the rest where it is not zero."""
-        return {
-            name: float(value)
-            for name, value in zip(self.names, vector)
-            if value or name in (CPU, MEMORY)
-        }
+        return {name: float(value) for name, value in zip(self.names, vector) if value or name in (CPU, MEMORY)}

@@ -58,8 +58,7 @@ class Hooks:
         self.flat: dict[str, list[Plugin]] = {}
         for hook, gate in _GATES.items():
             filled = [
-                [plugin for plugin in tier if defines(plugin, hook) and (gate is None or plugin.flags.get(gate, False))]
-                for tier in tiers
+                [plugin for plugin in tier if defines(plugin, hook) and (gate is None or plugin.flags.get(gate, False))] for tier in tiers
             ]
             self.tiers[hook] = [tier for tier in filled if tier]
             self.flat[hook] = [plugin for tier in filled for plugin in tier]
@@ -552,7 +551,13 @@ class Session:
             return
         self.decisions.binds.extend(
             Bind(
-                task.key, task.uid, names[row], key, task.annotations, volumes.promised_to(task), claims.given_to(task),
+                task.key,
+                task.uid,
+                names[row],
+                key,
+                task.annotations,
+                volumes.promised_to(task),
+                claims.given_to(task),
                 claims.implied_by(task),
             )
             for task, row in zip(tasks, rows.tolist())

@@ -203,9 +203,7 @@ class State:
         task.status = status_of(status.get("phase", ""), task.terminating, spec.get("nodeName", ""))
         task.start = instant(status.get("startTime", "") or "")
         task.disrupted = task.terminating and any(
-            one.get("type") == "DisruptionTarget"
-            and one.get("status") == "True"
-            and one.get("reason") == "PreemptionByScheduler"
+            one.get("type") == "DisruptionTarget" and one.get("status") == "True" and one.get("reason") == "PreemptionByScheduler"
             for one in status.get("conditions") or ()
         )
         task.scheduled = scheduled_at(status)
@@ -279,18 +277,14 @@ class State:
         ):
             allocatable[name] += number(annotations.get(annotation, ""))
         images = {
-            image_name(name): int(image.get("sizeBytes", 0))
-            for image in status.get("images") or ()
-            for name in image.get("names") or ()
+            image_name(name): int(image.get("sizeBytes", 0)) for image in status.get("images") or () for name in image.get("names") or ()
         }
         before = self.nodes.version
         self.nodes.upsert(
             NodeFacts(
                 name=key_of(tree),
                 labels=dict(texts(meta, "labels")),
-                taints=tuple(
-                    Taint(one.get("key", ""), one.get("value", ""), one.get("effect", "")) for one in spec.get("taints") or ()
-                ),
+                taints=tuple(Taint(one.get("key", ""), one.get("value", ""), one.get("effect", "")) for one in spec.get("taints") or ()),
                 unschedulable=bool(spec.get("unschedulable")),
                 allocatable=allocatable,
                 capacity=resources.amounts(status.get("capacity")),
@@ -355,8 +349,7 @@ class State:
         job.topology = topology
         job.policies = policies
         job.min_sub_jobs = {
-            f"{job.key}/{policy.name}": int(one.get("minSubGroups") or 0)
-            for policy, one in zip(policies, spec.get("subGroupPolicy") or ())
+            f"{job.key}/{policy.name}": int(one.get("minSubGroups") or 0) for policy, one in zip(policies, spec.get("subGroupPolicy") or ())
         }
         job.rebuild_sub_jobs()
         self.touch(job)
@@ -550,9 +543,7 @@ class State:
         if len(self.classes.by_key) + len(self.terms.label_sets) > self._tidy_at:
             live = {id(task.pods) for task in self.tasks.values()}
             self.classes.by_key = {key: one for key, one in self.classes.by_key.items() if id(one) in live}
-            self.terms.keep(
-                {id(task.labels) for task in self.tasks.values()}, list(self.classes.by_key.values())
-            )
+            self.terms.keep({id(task.labels) for task in self.tasks.values()}, list(self.classes.by_key.values()))
             self._tidy_at = 1024 + 2 * (len(self.classes.by_key) + len(self.terms.label_sets))
 
     def _look_again(self, job: Job) -> None:

@@ -68,9 +68,7 @@ class Steps:
             self.allowed = self.allowed & session.node_scope
         everywhere = NodeView(nodes)
         scores = [score for _, score in pipeline.scores]
-        self.statics = {
-            at: score.raw(task.pods, everywhere, task) for at, score in enumerate(scores) if score.depends_on is Depends.STATIC
-        }
+        self.statics = {at: score.raw(task.pods, everywhere, task) for at, score in enumerate(scores) if score.depends_on is Depends.STATIC}
         """Raw scores that only node objects decide, by their place in the policy."""
         self.by_load = {at: score for at, score in enumerate(scores) if score.depends_on is Depends.NODE_ROW}
         """Scores that each node's own load decides, by their place in the policy."""

@@ -270,9 +270,7 @@ class VolumeBook:
                 wanted = set(str(labels[label]).split("__"))
                 own, other = nodes.labels(label), nodes.labels(general)
                 codes = own.codes[: len(nodes)]
-                fits = _in(own.values, codes, wanted) | ((codes == ABSENT) & _in(
-                    other.values, other.codes[: len(nodes)], wanted
-                ))
+                fits = _in(own.values, codes, wanted) | ((codes == ABSENT) & _in(other.values, other.codes[: len(nodes)], wanted))
                 result = fits if result is None else result & fits
         if result is None:
             return None

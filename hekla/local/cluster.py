@@ -174,45 +174,85 @@ class Cluster:
         internal = f"--kubeconfig={self.internal_kubeconfig}"
         alone = "--leader-elect=false"  # the supervisor runs one of each; an election would cost seconds at every start
         return [
-            Program("apiserver", (
-                "apiserver", f"--data-dir={self.data}", "--bind-address=127.0.0.1", f"--secure-port={settings.port}",
-                f"--unix-socket={self.socket}",
-                f"--tls-cert-file={self.pki / 'apiserver.crt'}", f"--tls-private-key-file={self.pki / 'apiserver.key'}",
-                f"--client-ca-file={self.pki / 'ca.crt'}", f"--service-account-key-file={self.pki / 'sa.key'}",
-                f"--kubelet-client-certificate={self.pki / 'kubelet-client.crt'}",
-                f"--kubelet-client-key={self.pki / 'kubelet-client.key'}",
-            )),
-            Program("admission", (
-                "admission", internal, f"--port={settings.admission_port}", f"--ca-cert-file={self.pki / 'ca.crt'}",
-                f"--tls-cert-file={self.pki / 'admission.crt'}", f"--tls-private-key-file={self.pki / 'admission.key'}",
-                f"--webhook-url=https://127.0.0.1:{settings.admission_port}",
-                "--enabled-admission=/jobs/mutate,/jobs/validate,/cronjobs/validate,/podgroups/mutate,/podgroups/validate,"
-                "/queues/mutate,/queues/validate,/pods/mutate,/pods/validate,/hypernodes/validate,/jobflows/validate",
-            )),
-            Program("kube-controllers", (
-                "kube-controllers", internal, f"--root-ca-file={self.pki / 'ca.crt'}", f"--storage-dir={self.volumes}",
-                *([f"--node-monitor-grace-period={settings.node_grace}"] if settings.node_grace else []),
-            )),
-            Program("agent", (
-                "agent", internal, f"--root-dir={self.pods}", f"--nodes={settings.nodes}",
-                f"--api-server-address=127.0.0.1:{settings.port}",
-                f"--closed-paths={','.join(str(path) for path in self.closed)}",
-                *([f"--node-cpu={settings.node_cpu}"] if settings.node_cpu else []),
-                *([f"--node-memory={settings.node_memory}"] if settings.node_memory else []),
-                *([f"--isolation={settings.isolation}"] if settings.isolation != "auto" else []),
-                *([f"--images={settings.images}"] if settings.images else []),
-                *([
-                    f"--fake-nodes={settings.fake_nodes}", f"--fake-node-cpu={settings.fake_node_cpu}",
-                    f"--fake-node-memory={settings.fake_node_memory}", f"--fake-node-pods={settings.fake_node_pods}",
-                ] if settings.fake_nodes else []),
-                f"--tls-cert-file={self.pki / 'kubelet.crt'}", f"--tls-private-key-file={self.pki / 'kubelet.key'}",
-                f"--client-ca-file={self.pki / 'ca.crt'}",
-            )),
+            Program(
+                "apiserver",
+                (
+                    "apiserver",
+                    f"--data-dir={self.data}",
+                    "--bind-address=127.0.0.1",
+                    f"--secure-port={settings.port}",
+                    f"--unix-socket={self.socket}",
+                    f"--tls-cert-file={self.pki / 'apiserver.crt'}",
+                    f"--tls-private-key-file={self.pki / 'apiserver.key'}",
+                    f"--client-ca-file={self.pki / 'ca.crt'}",
+                    f"--service-account-key-file={self.pki / 'sa.key'}",
+                    f"--kubelet-client-certificate={self.pki / 'kubelet-client.crt'}",
+                    f"--kubelet-client-key={self.pki / 'kubelet-client.key'}",
+                ),
+            ),
+            Program(
+                "admission",
+                (
+                    "admission",
+                    internal,
+                    f"--port={settings.admission_port}",
+                    f"--ca-cert-file={self.pki / 'ca.crt'}",
+                    f"--tls-cert-file={self.pki / 'admission.crt'}",
+                    f"--tls-private-key-file={self.pki / 'admission.key'}",
+                    f"--webhook-url=https://127.0.0.1:{settings.admission_port}",
+                    "--enabled-admission=/jobs/mutate,/jobs/validate,/cronjobs/validate,/podgroups/mutate,/podgroups/validate,"
+                    "/queues/mutate,/queues/validate,/pods/mutate,/pods/validate,/hypernodes/validate,/jobflows/validate",
+                ),
+            ),
+            Program(
+                "kube-controllers",
+                (
+                    "kube-controllers",
+                    internal,
+                    f"--root-ca-file={self.pki / 'ca.crt'}",
+                    f"--storage-dir={self.volumes}",
+                    *([f"--node-monitor-grace-period={settings.node_grace}"] if settings.node_grace else []),
+                ),
+            ),
+            Program(
+                "agent",
+                (
+                    "agent",
+                    internal,
+                    f"--root-dir={self.pods}",
+                    f"--nodes={settings.nodes}",
+                    f"--api-server-address=127.0.0.1:{settings.port}",
+                    f"--closed-paths={','.join(str(path) for path in self.closed)}",
+                    *([f"--node-cpu={settings.node_cpu}"] if settings.node_cpu else []),
+                    *([f"--node-memory={settings.node_memory}"] if settings.node_memory else []),
+                    *([f"--isolation={settings.isolation}"] if settings.isolation != "auto" else []),
+                    *([f"--images={settings.images}"] if settings.images else []),
+                    *(
+                        [
+                            f"--fake-nodes={settings.fake_nodes}",
+                            f"--fake-node-cpu={settings.fake_node_cpu}",
+                            f"--fake-node-memory={settings.fake_node_memory}",
+                            f"--fake-node-pods={settings.fake_node_pods}",
+                        ]
+                        if settings.fake_nodes
+                        else []
+                    ),
+                    f"--tls-cert-file={self.pki / 'kubelet.crt'}",
+                    f"--tls-private-key-file={self.pki / 'kubelet.key'}",
+                    f"--client-ca-file={self.pki / 'ca.crt'}",
+                ),
+            ),
             Program("controllers", ("controllers", internal, alone)),
-            Program("scheduler", (
-                "scheduler", internal, "--default-scheduler", alone,
-                f"--scheduler-conf={settings.scheduler_conf or self.policy}",
-            )),
+            Program(
+                "scheduler",
+                (
+                    "scheduler",
+                    internal,
+                    "--default-scheduler",
+                    alone,
+                    f"--scheduler-conf={settings.scheduler_conf or self.policy}",
+                ),
+            ),
         ]
 
 

@@ -106,8 +106,13 @@ class Child:
         try:
             with open_log(self.log_file) as output:
                 self.process = subprocess.Popen(
-                    self.program.command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment,
-                    start_new_session=True, cwd="/",
+                    self.program.command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    env=environment,
+                    start_new_session=True,
+                    cwd="/",
                 )
         except OSError as error:
             self.again(time.monotonic(), f"no start: {refusal(error)}")
@@ -132,8 +137,13 @@ class Child:
 
     def status(self) -> ProcessStatus:
         return ProcessStatus(
-            self.program.name, self.process.pid if self.process else 0, self.ready, str(self.log_file),
-            self.restarts, self.since, self.last_exit,
+            self.program.name,
+            self.process.pid if self.process else 0,
+            self.ready,
+            str(self.log_file),
+            self.restarts,
+            self.since,
+            self.last_exit,
         )
 
 
@@ -318,7 +328,11 @@ def launch(cluster: Cluster) -> subprocess.Popen[bytes]:
     with open_log(cluster.logs / "supervisor.log") as output:
         return subprocess.Popen(
             [sys.executable, "-m", "hekla.local.supervisor", str(cluster.directory)],
-            stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            cwd="/",
         )
 
 

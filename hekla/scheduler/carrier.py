@@ -191,9 +191,7 @@ class Carrier:
                 self.refuse(bind, error)
                 return
         self.claims.made.pop(bind.uid, None)
-        self.recorder.event(
-            reference("Pod", bind.pod, bind.uid), "Normal", "Scheduled", f"Successfully assigned {bind.pod} to {bind.node}"
-        )
+        self.recorder.event(reference("Pod", bind.pod, bind.uid), "Normal", "Scheduled", f"Successfully assigned {bind.pod} to {bind.node}")
 
     def observe(self, stage: Histogram, bind: Bind) -> None:
         """A pod has come to a stage of its scheduling."""
@@ -303,7 +301,10 @@ class Carrier:
         conditions = [
             {"type": "Ready", "status": "False", "reason": "Evict", "message": message, "lastTransitionTime": now()},
             {
-                "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "lastTransitionTime": now(),
+                "type": "DisruptionTarget",
+                "status": "True",
+                "reason": "PreemptionByScheduler",
+                "lastTransitionTime": now(),
                 "message": f"{self.scheduler_name}: preempting to accommodate a higher priority pod",
             },
         ]
@@ -323,8 +324,12 @@ class Carrier:
     async def write_condition(self, condition: PodCondition) -> None:
         namespace, name = split(condition.pod)
         entry = {
-            "type": "PodScheduled", "status": "False", "reason": condition.reason, "message": condition.message,
-            "lastProbeTime": None, "lastTransitionTime": now(),
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": condition.reason,
+            "message": condition.message,
+            "lastProbeTime": None,
+            "lastTransitionTime": now(),
         }
         status: Tree = {"conditions": [entry]}
         if condition.nominated_node:

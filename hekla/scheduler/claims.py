@@ -169,7 +169,10 @@ class ClaimBinder:
         owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid, "controller": True, "blockOwnerDeletion": True}
         metadata = {"generateName": f"{name}-extended-resources-", "annotations": {ANNOTATION: "true"}, "ownerReferences": [owner]}
         body = {
-            "apiVersion": RESOURCE_CLAIM.api_version, "kind": RESOURCE_CLAIM.kind, "metadata": metadata, "spec": implied["spec"],
+            "apiVersion": RESOURCE_CLAIM.api_version,
+            "kind": RESOURCE_CLAIM.kind,
+            "metadata": metadata,
+            "spec": implied["spec"],
         }
         made = await self.client.create(RESOURCE_CLAIM.untyped, body, namespace)
         key = f"{namespace}/{made['metadata']['name']}"

@@ -93,8 +93,13 @@ FLAGS = (
     Flag("plugins-dir", TEXT, "", "a directory whose *.py files are plugins"),
     Flag("record", TEXT, "", "a directory into which everything that goes into a cycle is written, for `hekla replay`"),
     Flag("time-zone", TEXT, "", "the zone of times of day in the policy (tdm), such as Europe/Vienna; empty is this machine's"),
-    Flag("scheduler-sharding-mode", TEXT, NONE, "what NodeShards mean: none (nothing), hard (only the nodes of this scheduler's) "
-         "or soft (these first)", check=one_of(*MODES)),
+    Flag(
+        "scheduler-sharding-mode",
+        TEXT,
+        NONE,
+        "what NodeShards mean: none (nothing), hard (only the nodes of this scheduler's) or soft (these first)",
+        check=one_of(*MODES),
+    ),
     Flag("scheduler-sharding-name", TEXT, "volcano", "the NodeShard of this scheduler"),
     Flag("schedule-period", SECONDS, 1.0, "the longest time between two cycles"),
     Flag("default-queue", TEXT, "default", "queue of PodGroups that name none; created at the start"),
@@ -192,7 +197,6 @@ class Scheduler:
             log.warning("a cycle took %.1f s over %d jobs with something to decide", took, len(self.state.active))
         return took
 
-
     def observe(self, decisions: Decisions, now: float) -> None:
         """How long pods and jobs took until they had a place."""
         placed: dict[str, Job] = {}
@@ -212,7 +216,9 @@ async def make_queues(client: Client, default: str) -> None:
     """Creates the queues `root` and the default one where they are missing.  Reference: scheduler-core 2.2."""
     for name, reclaimable in (("root", False), (default, True)):
         body = {
-            "apiVersion": scheduling.QUEUE.api_version, "kind": "Queue", "metadata": {"name": name},
+            "apiVersion": scheduling.QUEUE.api_version,
+            "kind": "Queue",
+            "metadata": {"name": name},
             "spec": {"weight": 1, "reclaimable": reclaimable},
         }
         for attempt in range(600):
@@ -235,8 +241,7 @@ async def work(daemon: Daemon) -> None:
     options = daemon.options
     names = list(options.scheduler_name)
     try:
-        policy = PolicyFile(options.scheduler_conf, fall_back=not options.disable_default_scheduler_config,
-                            plugins_dir=options.plugins_dir)
+        policy = PolicyFile(options.scheduler_conf, fall_back=not options.disable_default_scheduler_config, plugins_dir=options.plugins_dir)
     except PolicyFileError as error:
         raise DaemonError(str(error)) from error
     component = names[0] if len(names) == 1 else "volcano"

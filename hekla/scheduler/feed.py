@@ -97,10 +97,14 @@ def sources(
         Source(priority.PRIORITY_CLASS, state.upsert_priority_class, state.remove_priority_class),
         Source(core.NAMESPACE, state.upsert_namespace, lambda tree: state.remove_other("Namespace", tree)),
         Source(core.NODE, take_node, state.remove_node),
-        *([
-            Source(scheduling.QUEUE, state.upsert_queue, state.remove_queue),
-            Source(scheduling.POD_GROUP, ours(state.upsert_pod_group, state.remove_pod_group, Ring.owns), state.remove_pod_group),
-        ] if batch else ()),
+        *(
+            [
+                Source(scheduling.QUEUE, state.upsert_queue, state.remove_queue),
+                Source(scheduling.POD_GROUP, ours(state.upsert_pod_group, state.remove_pod_group, Ring.owns), state.remove_pod_group),
+            ]
+            if batch
+            else ()
+        ),
         Source(core.POD, ours(state.upsert_pod, state.remove_pod, Ring.has_business), state.remove_pod),
         other(topology.HYPER_NODE),
         other(core.RESOURCE_QUOTA),

@@ -163,8 +163,11 @@ class GroupStatuses:
         namespace, _, name = group.key.rpartition("/")
         conditions = [{**condition, "lastTransitionTime": condition.get("lastTransitionTime") or now()} for condition in group.conditions]
         status = {
-            "phase": group.phase, "running": group.running or None, "succeeded": group.succeeded or None,
-            "failed": group.failed or None, "conditions": conditions,
+            "phase": group.phase,
+            "running": group.running or None,
+            "succeeded": group.succeeded or None,
+            "failed": group.failed or None,
+            "conditions": conditions,
         }
         patch = {"metadata": {"uid": group.uid}, "status": status}
         subresource = "status" if scheduling.POD_GROUP.status else None

@@ -83,7 +83,9 @@ async def work(daemon: Daemon) -> None:
     name = options.scheduler_name
     try:
         policy = PolicyFile(
-            options.scheduler_conf, fall_back=not options.disable_default_scheduler_config, default=Policy.parse(POLICY),
+            options.scheduler_conf,
+            fall_back=not options.disable_default_scheduler_config,
+            default=Policy.parse(POLICY),
             adapt=with_backfill,
         )
     except PolicyFileError as error:

@@ -24,28 +24,29 @@ def spread(low: float, high: float, count: int) -> list[float]:
 
 
 CYCLE = Histogram(PREFIX + "e2e_scheduling_latency_milliseconds", "One scheduling cycle", buckets=spread(1, 5000, 20))
-ACTION = Histogram(
-    PREFIX + "action_scheduling_latency_milliseconds", "One action of a cycle", ["action"], buckets=spread(1, 2000, 20)
-)
+ACTION = Histogram(PREFIX + "action_scheduling_latency_milliseconds", "One action of a cycle", ["action"], buckets=spread(1, 2000, 20))
 OPEN = Histogram(PREFIX + "open_session_duration_milliseconds", "The opening of a cycle", buckets=spread(1, 5000, 20))
 PLUGIN = Histogram(
-    PREFIX + "plugin_scheduling_latency_milliseconds", "One plugin at the beginning or end of a cycle", ["plugin", "OnSession"],
+    PREFIX + "plugin_scheduling_latency_milliseconds",
+    "One plugin at the beginning or end of a cycle",
+    ["plugin", "OnSession"],
     buckets=spread(0.1, 100, 15),
 )
 ATTEMPTS = Counter(PREFIX + "schedule_attempts", "Declared for dashboards; Hekla counts binds", ["result"])
 STAGE = Histogram(
-    PREFIX + "task_scheduling_latency_milliseconds", "From a pod's creation to a stage of its scheduling", ["stage"],
+    PREFIX + "task_scheduling_latency_milliseconds",
+    "From a pod's creation to a stage of its scheduling",
+    ["stage"],
     buckets=spread(50, 60000, 30),
 )
-BIND = Histogram(
-    PREFIX + "scheduling_stage_duration_milliseconds", "A stage of scheduling", ["stage"], buckets=spread(0.1, 500, 20)
-)
+BIND = Histogram(PREFIX + "scheduling_stage_duration_milliseconds", "A stage of scheduling", ["stage"], buckets=spread(0.1, 500, 20))
 WATCHED, ASSUMED, PRE_BOUND, BOUND = (STAGE.labels(stage) for stage in ("Watched", "Assumed", "PreBound", "Bound"))
 PREDICATE, SCORING, PRE_BIND, BIND_CALL = (BIND.labels(stage) for stage in ("Predicate", "Scoring", "PreBind", "Bind"))
 FAILED_BINDS = Counter(PREFIX + "bind_failures", "Binds that the API server refused")
 
 JOB = Histogram(
-    PREFIX + "e2e_job_scheduling_latency_milliseconds", "From a PodGroup's creation to its last placement",
+    PREFIX + "e2e_job_scheduling_latency_milliseconds",
+    "From a PodGroup's creation to its last placement",
     buckets=spread(100, 120000, 30),
 )
 _OF_JOB = ("job_name", "queue", "job_namespace")

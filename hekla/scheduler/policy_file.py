@@ -29,9 +29,7 @@ class PolicyFileError(Exception):
     """The file cannot be used; the text names the lines."""
 
 
-def parse(
-    text: str, name: str, plugins: Mapping[str, type[Plugin]] | None = None, broken: Mapping[str, str] | None = None
-) -> Policy:
+def parse(text: str, name: str, plugins: Mapping[str, type[Plugin]] | None = None, broken: Mapping[str, str] | None = None) -> Policy:
     """The policy of a YAML text.  Raises PolicyFileError whose lines read `name:line: what is wrong`.
 
     `plugins`: those of users, by name; `broken`: those that could not be loaded and why.

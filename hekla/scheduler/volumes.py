@@ -69,8 +69,12 @@ class VolumeBinder:
         if ((volume.get("spec") or {}).get("claimRef") or {}).get("uid") == metadata["uid"]:
             return
         reference = {
-            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": metadata["namespace"], "name": metadata["name"],
-            "uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"],
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "namespace": metadata["namespace"],
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+            "resourceVersion": metadata["resourceVersion"],
         }
         patch = {
             "metadata": {"resourceVersion": volume["metadata"]["resourceVersion"], "annotations": {BOUND_BY_US: "yes"}},

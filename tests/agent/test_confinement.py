@@ -148,8 +148,10 @@ async def test_a_root_may_be_read_only(live: Cluster) -> None:
 @pytest.mark.parametrize(
     ("users", "why"),
     [
-        ("0 0 4294967295\n", ""), ("0 100000 1000\n1000 200000 64536\n", ""),
-        ("0 0 1\n", "this root is of a user namespace with 1 users"), (None, ""),
+        ("0 0 4294967295\n", ""),
+        ("0 100000 1000\n1000 200000 64536\n", ""),
+        ("0 0 1\n", "this root is of a user namespace with 1 users"),
+        (None, ""),
     ],
     ids=["machine", "rootless", "nobody else", "no user namespaces"],
 )

@@ -96,9 +96,7 @@ async def test_what_does_not_hear_sigterm_is_killed_after_its_grace(live: Cluste
     listing = await live.client.list(POD, "default", fields="metadata.name=deaf")
 
     async def watch() -> None:
-        async for event in live.client.watch(
-            POD, "default", fields="metadata.name=deaf", resource_version=listing.resource_version
-        ):
+        async for event in live.client.watch(POD, "default", fields="metadata.name=deaf", resource_version=listing.resource_version):
             status = event.object["status"]
             ended = container(event.object).get("state", {}).get("terminated", {}).get("exitCode")
             phases.append(f"{event.type} {status['phase']} {ended}")
@@ -310,9 +308,7 @@ async def test_an_extended_resource_of_somebody_else_survives(live: Cluster) -> 
     patch = [{"op": "add", "path": "/status/capacity/example.com~1dongle", "value": "2"},
              {"op": "add", "path": "/status/allocatable/example.com~1dongle", "value": "2"}]  # fmt: skip
     await live.client.patch(core.NODE.untyped, NODE_NAME, patch, type="json", subresource="status")
-    await live.client.patch(
-        core.NODE.untyped, NODE_NAME, {"status": {"capacity": {"cpu": "3"}}}, type="merge", subresource="status"
-    )
+    await live.client.patch(core.NODE.untyped, NODE_NAME, {"status": {"capacity": {"cpu": "3"}}}, type="merge", subresource="status")
     deadline = time.monotonic() + 10
     while True:
         node = await live.client.get(core.NODE, NODE_NAME)

@@ -77,9 +77,7 @@ async def eventually(condition: object, seconds: float = 10.0) -> None:
     ("script", "code"), [("exit 0", 0), ("exit 3", 3), ("nosuchcmd", 127), ("kill -9 $$", 137), ("kill -TERM $$", 143)]
 )
 @pytest.mark.scenario("local-cluster", 127)
-async def test_exit_codes_are_those_of_a_container(
-    runtime: Runtime, root: Path, namespaces: list[str], script: str, code: int
-) -> None:
+async def test_exit_codes_are_those_of_a_container(runtime: Runtime, root: Path, namespaces: list[str], script: str, code: int) -> None:
     assert await run(runtime, slot_of(root), launch_of(namespaces, "sh", "-c", script)) == code
 
 
@@ -179,9 +177,7 @@ async def test_a_mount_that_cannot_be_made_starts_nothing(runtime: Runtime, root
     assert slot.claim() is None
 
 
-async def test_mounts_appear_where_nothing_was_and_leave_the_machine_alone(
-    runtime: Runtime, root: Path, isolation: Isolation
-) -> None:
+async def test_mounts_appear_where_nothing_was_and_leave_the_machine_alone(runtime: Runtime, root: Path, isolation: Isolation) -> None:
     if not isolation.mounts:
         pytest.skip("this machine allows no mount namespaces")
     volume, secret, hosts = root / "volume", root / "secret", root / "hosts"

@@ -81,7 +81,8 @@ def test_the_first_failing_validation_is_what_the_client_hears(policies: Policie
     policies.validating(
         {"expression": "has(object.data)", "message": "data is needed"},
         {
-            "expression": "size(object.data) < 3", "messageExpression": "'has ' + string(size(object.data)) + ' entries'",
+            "expression": "size(object.data) < 3",
+            "messageExpression": "'has ' + string(size(object.data)) + ' entries'",
             "reason": "Forbidden",
         },
     )

@@ -57,8 +57,7 @@ def test_unknown_and_duplicate_fields() -> None:
     assert found.tree["data"] == {"a": "2"} and "foo" not in found.tree
     assert CONFIG_MAP(body, JSON, "Ignore").warnings == ()
     assert refusal(CONFIG_MAP, body, "Strict") == (
-        'ConfigMap in version "v1" cannot be handled as a ConfigMap: '
-        'strict decoding error: unknown field "foo", duplicate field "data.a"'
+        'ConfigMap in version "v1" cannot be handled as a ConfigMap: strict decoding error: unknown field "foo", duplicate field "data.a"'
     )
 
 

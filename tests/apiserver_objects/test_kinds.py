@@ -70,7 +70,10 @@ def test_a_minimal_pod_gets_all_defaults() -> None:
 @pytest.mark.parametrize(
     ("image", "policy"),
     [
-        ("nginx", "Always"), ("nginx:latest", "Always"), ("nginx:1", "IfNotPresent"), ("h:5000/nginx", "Always"),
+        ("nginx", "Always"),
+        ("nginx:latest", "Always"),
+        ("nginx:1", "IfNotPresent"),
+        ("h:5000/nginx", "Always"),
         ("a@sha256:0", "IfNotPresent"),
     ],
 )
@@ -245,9 +248,7 @@ def test_secrets_and_config_maps() -> None:
 
 def test_other_rules() -> None:
     priority = KINDS["scheduling.k8s.io", "PriorityClass"]
-    assert made(priority, {"value": 1000000001})[1] == [
-        "value: Forbidden: maximum allowed value of a user defined priority is 1000000000"
-    ]
+    assert made(priority, {"value": 1000000001})[1] == ["value: Forbidden: maximum allowed value of a user defined priority is 1000000000"]
     assert changed(priority, made(priority, {"value": 1})[0], {"value": 2}) == ["value: Forbidden: may not be changed in an update."]
     service, wrong = made(KINDS["", "Service"], {"spec": {"ports": [{"port": 80}]}})
     assert service["spec"]["ports"] == [{"port": 80, "protocol": "TCP", "targetPort": 80}] and wrong == []

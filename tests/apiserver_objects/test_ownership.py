@@ -54,12 +54,7 @@ def created(manager: str, configuration: Tree) -> tuple[Tree, Shares]:
 
 
 def owned(shares: Shares, manager: str) -> set[str]:
-    return {
-        fieldsets.shown(path)
-        for owner, share in shares.items()
-        if owner.manager == manager
-        for path in fieldsets.paths(share.fields)
-    }
+    return {fieldsets.shown(path) for owner, share in shares.items() if owner.manager == manager for path in fieldsets.paths(share.fields)}
 
 
 # --- stories -------------------------------------------------------------------------------------------------------------

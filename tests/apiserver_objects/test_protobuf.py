@@ -138,12 +138,9 @@ def test_what_is_encoded_decodes_to_itself(data: st.DataObject) -> None:
     assert protobuf.decode(protobuf.encode(tree, described), described) == tree
 
 
-
-
 @pytest.mark.parametrize(
     ("nanoseconds", "text"),
-    [(0, "0s"), (1_500_000_000, "1.5s"),
-     (3_600_000_000_000, "1h0m0s"), (20_000_000, "20ms"), (-61_000_000_000, "-1m1s"), (1500, "1.5µs")],
+    [(0, "0s"), (1_500_000_000, "1.5s"), (3_600_000_000_000, "1h0m0s"), (20_000_000, "20ms"), (-61_000_000_000, "-1m1s"), (1500, "1.5µs")],
 )
 def test_durations_print_as_go_does(nanoseconds: int, text: str) -> None:
     assert durations.duration_text(nanoseconds) == text

@@ -96,8 +96,10 @@ class Workload:
         def fill(text: str) -> str:
             return text.replace("{marks}", str(self.marks))
 
-        return fill(SCRIPT.replace("{first}", first).replace("{last}", last)).replace("{lines}", str(lines)).replace(
-            "{pause}", str(self.pause)
+        return (
+            fill(SCRIPT.replace("{first}", first).replace("{last}", last))
+            .replace("{lines}", str(lines))
+            .replace("{pause}", str(self.pause))
         )
 
     def length(self) -> int:

@@ -144,13 +144,13 @@ def test_apply_diff_and_replace(user: Walker) -> None:
     assert user("apply", "-f", "-", stdin=one) == "configmap/one unchanged\n"
     two = one.replace("'1'", "'2'")
     differs = user.run("diff", "-f", "-", stdin=two)
-    assert differs.returncode == 1 and "-  a: \"1\"" in differs.stdout and "+  a: \"2\"" in differs.stdout
+    assert differs.returncode == 1 and '-  a: "1"' in differs.stdout and '+  a: "2"' in differs.stdout
     assert user.run("diff", "-f", "-", stdin=one).returncode == 0
     assert user("apply", "--dry-run=server", "-f", "-", stdin=two) == "configmap/one configured (server dry run)\n"
     assert user.get("cm/one", "{.data.a}") == "1"
     assert user("replace", "-f", "-", stdin=two) == "configmap/one replaced\n"
     assert user("replace", "--force", "-f", "-", stdin=one).splitlines()[-1] == "configmap/one replaced"
-    assert user("delete", "cm", "one") .startswith('configmap "one" deleted')
+    assert user("delete", "cm", "one").startswith('configmap "one" deleted')
 
 
 def test_server_side_apply(user: Walker) -> None:
@@ -162,7 +162,7 @@ def test_server_side_apply(user: Walker) -> None:
     user("apply", "--server-side", "--field-manager=other", "--force-conflicts", "-f", "-", stdin=theirs)
     assert json.loads(user.get("cm/shared", "{.data}")) == {"a": "2", "b": "3"}
     differs = user.run("diff", "--server-side", "--field-manager=other", "-f", "-", stdin=theirs.replace("'3'", "'4'"))
-    assert differs.returncode == 1 and "+  b: \"4\"" in differs.stdout
+    assert differs.returncode == 1 and '+  b: "4"' in differs.stdout
     managers = user("get", "cm/shared", "--show-managed-fields", "-o", "jsonpath={.metadata.managedFields[*].manager}").split()
     assert "other" in managers
     user("delete", "cm", "shared")
@@ -180,7 +180,7 @@ def test_prune(user: Walker) -> None:
 def test_edit_patch_label_annotate(user: Walker, tmp_path: Path) -> None:
     user("create", "configmap", "e", "--from-literal=a=1")
     editor = tmp_path / "editor"
-    editor.write_text("#!/bin/sh\nsed -i 's/a: \"1\"/a: \"9\"/' \"$1\"\n")
+    editor.write_text('#!/bin/sh\nsed -i \'s/a: "1"/a: "9"/\' "$1"\n')
     editor.chmod(0o755)
     assert user("edit", "cm", "e", KUBE_EDITOR=str(editor)) == "configmap/e edited\n"
     assert user.get("cm/e", "{.data.a}") == "9"

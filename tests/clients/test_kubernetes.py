@@ -132,7 +132,11 @@ def test_leader_election(core: Any, ns: Namespace) -> None:
 
     led = threading.Event()
     chosen = electionconfig.Config(
-        LeaseLock("leader", ns.name, "me"), lease_duration=4, renew_deadline=3, retry_period=1, onstarted_leading=led.set,
+        LeaseLock("leader", ns.name, "me"),
+        lease_duration=4,
+        renew_deadline=3,
+        retry_period=1,
+        onstarted_leading=led.set,
         onstopped_leading=lambda: None,
     )
     threading.Thread(target=leaderelection.LeaderElection(chosen).run, daemon=True).start()
@@ -155,4 +159,3 @@ def test_deletion_waits_for_the_pod(core: Any, ns: Namespace, real_node: str) ->
             return
         assert time.monotonic() < deadline
         time.sleep(0.1)
-

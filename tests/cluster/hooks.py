@@ -95,5 +95,4 @@ def _certificate() -> tuple[bytes, bytes]:
         .sign(key, hashes.SHA256())
     )  # fmt: skip
     pem = serialization.Encoding.PEM
-    return made.public_bytes(pem), key.private_bytes(
-        pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return made.public_bytes(pem), key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())

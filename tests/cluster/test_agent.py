@@ -253,8 +253,13 @@ def test_item_136_shared_and_host_directories(node: Node, tmp_path: Any) -> None
     wrong = {"name": "h", "hostPath": {"path": "/no/such/place", "type": "Directory"}}
     mounts = [{"name": "h", "mountPath": "/hekla-host"}]
     node.start(run("unmounted", node.name, containers=[container("true", volumeMounts=mounts)], volumes=[wrong]))
-    eventually(lambda: [event for event in node.api.get(
-        node.ns.path("events"), fieldSelector="involvedObject.name=unmounted").tree["items"] if event["reason"] == "FailedMount"])
+    eventually(
+        lambda: [
+            event
+            for event in node.api.get(node.ns.path("events"), fieldSelector="involvedObject.name=unmounted").tree["items"]
+            if event["reason"] == "FailedMount"
+        ]
+    )
     assert node.api.get(node.ns.path("pods", "unmounted")).tree["status"]["phase"] == "Pending"
 
 

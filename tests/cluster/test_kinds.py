@@ -262,7 +262,8 @@ def test_item_104_roles(api: Api, ns: Namespace, kubectl: Kubectl) -> None:
     assert (answer.status, answer.message) == (
         403, 'pods is forbidden: User "alice" cannot list resource "pods" in API group "" in the namespace "default"')  # fmt: skip
     assert alice.get("/api/v1/nodes").message == (
-        'nodes is forbidden: User "alice" cannot list resource "nodes" in API group "" at the cluster scope')
+        'nodes is forbidden: User "alice" cannot list resource "nodes" in API group "" at the cluster scope'
+    )
     assert "pods" in kubectl("-n", ns.name, "auth", "can-i", "--list", "--as", "alice")
 
 

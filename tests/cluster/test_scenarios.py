@@ -128,10 +128,12 @@ def test_02_two_queues_share_one_to_two(story: Story, api: Api) -> None:
     if cpus(api) != 3:
         pytest.skip(f"six jobs of half a cpu share 1:2 where there are 3 cpus; this cluster has {cpus(api):g}")
     story.apply("02-weighted-queues.yaml")
-    eventually(lambda: all(
-        api.get(f"/apis/scheduling.volcano.sh/v1beta1/queues/{name}").tree.get("status", {}).get("state") == "Open"
-        for name in ("queue-a", "queue-b")
-    ))
+    eventually(
+        lambda: all(
+            api.get(f"/apis/scheduling.volcano.sh/v1beta1/queues/{name}").tree.get("status", {}).get("state") == "Open"
+            for name in ("queue-a", "queue-b")
+        )
+    )
     story.apply("02-weighted-queues-jobs.yaml")  # queue-a comes first and may fill the node; queue-b gets its share back
 
     def shares() -> Counter[str]:

@@ -94,12 +94,9 @@ class _Caller:
         return {"scores": dict(zip(names, total.tolist())) if spoke else {}}
 
     def _HyperNodeOrderMapFn(self, call: Mapping[str, Any]) -> dict[str, Any]:
-        sub_job = next(
-            sub for job in self.session.jobs() for sub in job.sub_jobs.values() if sub.uid == call["subjob"]
-        )
+        sub_job = next(sub for job in self.session.jobs() for sub in job.sub_jobs.values() if sub.uid == call["subjob"])
         scores = {
-            plugin.name: plugin.hyper_node_order(sub_job, list(call["hypernodes"]))
-            for plugin in self.session.hooks("hyper_node_order")
+            plugin.name: plugin.hyper_node_order(sub_job, list(call["hypernodes"])) for plugin in self.session.hooks("hyper_node_order")
         }
         return {"scores": scores}
 

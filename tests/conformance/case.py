@@ -33,10 +33,7 @@ def policy_of(case: Case, actions: list[str]) -> Policy:
     """The case's policy: of its tiers, the plugins that were registered.  Raises LeftOut."""
     known: dict[str, type[Plugin]] = {**PLUGINS, **CUSTOM}
     registered = case.get("plugins")
-    tiers = [
-        {"plugins": [one for one in tier["plugins"] if registered is None or one["name"] in registered]}
-        for tier in case["tiers"]
-    ]
+    tiers = [{"plugins": [one for one in tier["plugins"] if registered is None or one["name"] in registered]} for tier in case["tiers"]]
     for action in actions:
         if action not in ACTIONS:
             raise LeftOut(f"action {action}")

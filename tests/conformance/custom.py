@@ -34,10 +34,7 @@ class DeviceFitAfterEviction(Plugin):
 def _mask(pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
     if task is None or task.name != "preemptor":
         return None
-    blocked = [
-        any(one.name == "preemptee" and one.status is not Status.RELEASING for one in held.values())
-        for held in nodes.table.tasks
-    ]
+    blocked = [any(one.name == "preemptee" and one.status is not Status.RELEASING for one in held.values()) for held in nodes.table.tasks]
     result: Bools = nodes.take(~np.array(blocked, dtype=np.bool_))
     return result
 

@@ -73,9 +73,7 @@ class Proxy:
         await writer.drain()
         return True
 
-    async def _watch(
-        self, request: bytes, writer: asyncio.StreamWriter, ahead: asyncio.StreamReader, back: asyncio.StreamWriter
-    ) -> None:
+    async def _watch(self, request: bytes, writer: asyncio.StreamWriter, ahead: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
         self.counts["watches"] += 1
         back.write(request)
         with contextlib.suppress(TimeoutError):

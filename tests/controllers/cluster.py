@@ -197,8 +197,7 @@ class Cluster:
         return sorted(
             pod["metadata"]["name"]
             for pod in self.pods
-            if not pod["metadata"].get("deletionTimestamp")
-            and (not job or pod["metadata"].get("labels", {}).get(names.JOB_NAME) == job)
+            if not pod["metadata"].get("deletionTimestamp") and (not job or pod["metadata"].get("labels", {}).get(names.JOB_NAME) == job)
         )
 
     async def pods_are(self, *wanted: str, job: str = "") -> None:

@@ -82,7 +82,7 @@ def test_a_restarted_job_still_tells_why(cluster: Cluster) -> None:
     eventually(lambda: not cluster.pods("restarted"), PATIENCE)
     told = cluster.view("restarted")
     assert "hekla.io/last-failure" not in told, "the annotation is shown in words"
-    section = told[told.index("Last Failure:"):told.index("Events:")]
+    section = told[told.index("Last Failure:") : told.index("Events:")]
     assert [line.split("\t") for line in section.splitlines() if not line.startswith("  Time:")] == [
         ["Last Failure:"], ["  Pod:      ", "restarted-work-0"], ["  Container:", "main"], ["  Exit Code:", "3"], ["  Reason:   ", "Error"],
         ["  Log:"], ["    loading epoch 7"], ["    CUDA error: out of memory"],

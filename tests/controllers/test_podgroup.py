@@ -11,9 +11,7 @@ from hekla.controllers.podgroup import group_of_pod
 def pod(*, owner: str = "", annotations: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:
     metadata: dict[str, Any] = {"name": "web-0", "namespace": "default", "uid": "pod-uid", "annotations": annotations or {}}
     if owner:
-        metadata["ownerReferences"] = [
-            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": owner, "controller": True}
-        ]
+        metadata["ownerReferences"] = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": owner, "controller": True}]
     metadata.update(more.pop("metadata", {}))
     container = {"name": "main", "resources": {"requests": {"cpu": "1"}}}
     return {"metadata": metadata, "spec": {"schedulerName": "volcano", "containers": [container], **more}}

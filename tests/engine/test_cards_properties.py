@@ -71,8 +71,10 @@ def check(here: World) -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(
-    st.lists(st.integers(0, 3), min_size=1, max_size=3), st.sampled_from(["binpack", "spread", ""]),
-    st.lists(asks, min_size=1, max_size=6), st.lists(st.integers(0, 5), max_size=3),
+    st.lists(st.integers(0, 3), min_size=1, max_size=3),
+    st.sampled_from(["binpack", "spread", ""]),
+    st.lists(asks, min_size=1, max_size=6),
+    st.lists(st.integers(0, 5), max_size=3),
 )
 def test_no_card_is_given_more_than_it_has(sizes, chosen, wanted, ends):
     here = cluster(sizes, chosen)

@@ -106,7 +106,7 @@ def test_a_pod_goes_where_its_device_is():
     slice_of(here, "n2", "gpu-0")
     claim(here, "mine")
     pod(here, "one", "mine")
-    bind, = here.run().binds
+    (bind,) = here.run().binds
     assert bind.node == "n2"
     assert bind.claims["default/mine"] == {
         "devices": {"results": [{"request": "req", "driver": DRIVER, "pool": "n2", "device": "gpu-0"}]},
@@ -123,7 +123,7 @@ def test_one_device_serves_ten_claims_one_after_another():
         pod(here, f"p{number}", f"c{number}")
     served = set()
     for _ in range(10):
-        bind, = here.run().binds
+        (bind,) = here.run().binds
         name = bind.job.partition("/")[2]
         served.add(name)
         settle(here)
@@ -203,7 +203,7 @@ def test_the_first_alternative_decides_for_the_node_that_has_it():
     slice_of(here, "b", "gpu-0")
     claim(here, "mine", first_of("my-request", ("preferred", 2), ("second", 1)))
     pod(here, "one", "mine")
-    bind, = here.run().binds
+    (bind,) = here.run().binds
     assert bind.node == "a"
     results = bind.claims["default/mine"]["devices"]["results"]
     assert [one["request"] for one in results] == ["my-request/preferred"] * 2
@@ -238,7 +238,7 @@ def test_all_devices_of_a_node_or_none():
     settle(here)
     claim(here, "every", request(every=True))
     pod(here, "second", "every")
-    bind, = here.run().binds
+    (bind,) = here.run().binds
     assert bind.node == "n2" and devices(here, "every", "second-0") == {"gpu-0", "gpu-1", "gpu-2"}
     settle(here)
     claim(here, "again", request(every=True))
@@ -253,7 +253,7 @@ def test_looking_after_a_device_that_is_in_use():
         claim(here, name, request(**({"adminAccess": True} if admin else {})))
         pod(here, name, name)
         if admin:
-            bind, = here.run().binds
+            (bind,) = here.run().binds
             assert bind.claims["default/admin"]["devices"]["results"][0]["adminAccess"] is True
             settle(here)
             here.end("user")
@@ -309,7 +309,7 @@ def test_a_tainted_device_goes_to_who_tolerates_it():
     assert not here.run().binds
     claim(here, "tough", request(tolerations=[{"key": "broken", "operator": "Exists"}]))
     pod(here, "b", "tough")
-    bind, = here.run().binds
+    (bind,) = here.run().binds
     assert bind.pod == "default/b-0"
     assert bind.claims["default/tough"]["devices"]["results"][0]["tolerations"] == [{"key": "broken", "operator": "Exists"}]
 
@@ -372,7 +372,7 @@ def test_devices_behind_the_network_are_seen_from_their_nodes():
     slice_of(everywhere, "cloud", "d-0", allNodes=True)
     claim(everywhere, "mine")
     pod(everywhere, "a", "mine")
-    bind, = everywhere.run().binds
+    (bind,) = everywhere.run().binds
     assert "nodeSelector" not in bind.claims["default/mine"]
 
 
@@ -382,7 +382,7 @@ def test_each_device_may_say_where_it_is():
     slice_of(here, "mixed", *listed, perDeviceNodeSelection=True)
     claim(here, "both", request(count=2))
     pod(here, "a", "both")
-    bind, = here.run().binds
+    (bind,) = here.run().binds
     assert bind.node == "n2"
 
 
@@ -410,7 +410,7 @@ def test_what_drivers_are_told():
     own = [{"requests": [name], "opaque": {"driver": DRIVER, "parameters": {"mode": "claim"}}} for name in ("b", "z")]
     claim(here, "mine", request("a"), request("b"), config=own)
     pod(here, "p", "mine")
-    bind, = here.run().binds
+    (bind,) = here.run().binds
     assert [(one["source"], one["requests"]) for one in bind.claims["default/mine"]["devices"]["config"]] == [
         ("FromClass", ["a"]), ("FromClass", ["b"]), ("FromClaim", ["b"]),
     ]  # fmt: skip
@@ -451,10 +451,10 @@ def test_what_was_decided_counts_until_the_api_shows_it_and_a_refused_bind_gives
     for name in ("a", "b"):
         claim(here, name)
         pod(here, name, name)
-    first, = here.run().binds
+    (first,) = here.run().binds
     assert not here.run().binds  # nobody has written anything yet, and the device is gone all the same
     here.state.bind_failed(first.pod)
-    again, = here.run().binds
+    (again,) = here.run().binds
     assert len(held(here)) == 1 and again.claims
     settle(here)
     assert not here.state.claims.promises and len(held(here)) == 1
@@ -477,7 +477,7 @@ def test_queues_have_a_quota_of_devices():
     here.pod("shares-0", job="shares", spec=using("claim-two"))
     assert {bind.pod for bind in here.run().binds} == {"default/two-0", "default/shares-0"}
     settle(here)
-    allocated, = [queue.allocated for queue in here.decisions.queues if queue.name == "q"]
+    (allocated,) = [queue.allocated for queue in here.decisions.queues if queue.name == "q"]
     assert allocated["deviceclass/gpu"] == "2"
     ask("three", 3, 1)
     assert not here.run().binds  # 2 + 3 of 4
@@ -502,5 +502,5 @@ def test_the_example_of_the_documentation():
             here.state.upsert_pod(tree)
         else:
             here.state.upsert_other(tree["kind"], tree)
-    bind, = here.run().binds
+    (bind,) = here.run().binds
     assert bind.node == "n1" and devices(here, "neighbours", "train") == {"gpu-1", "gpu-2"}

@@ -51,9 +51,7 @@ def wish_of(made: Any, wishes: Wishes) -> Wish:
         else {"name": f"r{at}", "firstAvailable": [built(one, f"s{number}") for number, one in enumerate(alternatives)]}
         for at, alternatives in enumerate(listed)
     ]  # fmt: skip
-    kinds = [
-        {"requests": named, ("distinctAttribute" if distinct else "matchAttribute"): f"{DRIVER}/numa"} for distinct, named in limits
-    ]
+    kinds = [{"requests": named, ("distinctAttribute" if distinct else "matchAttribute"): f"{DRIVER}/numa"} for distinct, named in limits]
     return wishes.of({"spec": {"devices": {"requests": trees, "constraints": kinds}}})
 
 

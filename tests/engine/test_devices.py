@@ -457,10 +457,20 @@ def given(here: World) -> dict[str, str]:
     return {bind.job.partition("/")[2]: bind.annotations["huawei.com/npu-core"] for bind in here.run().binds}
 
 
-@pytest.mark.parametrize(("cores", "labels", "template"), [
-    (1, {}, "0-vir01"), (2, {}, "0-vir02_1c"), (2, {"level": "high"}, "0-vir02"), (4, {"level": "high"}, "0-vir04"),
-    (4, {}, "0-vir04_3c"), (4, {"dvpp": "no"}, "0-vir04_3c_ndvpp"), (4, {"dvpp": "yes"}, "0-vir04_4c_dvpp"), (8, {}, "0"), (16, {}, "0,1"),
-])
+@pytest.mark.parametrize(
+    ("cores", "labels", "template"),
+    [
+        (1, {}, "0-vir01"),
+        (2, {}, "0-vir02_1c"),
+        (2, {"level": "high"}, "0-vir02"),
+        (4, {"level": "high"}, "0-vir04"),
+        (4, {}, "0-vir04_3c"),
+        (4, {"dvpp": "no"}, "0-vir04_3c_ndvpp"),
+        (4, {"dvpp": "yes"}, "0-vir04_4c_dvpp"),
+        (8, {}, "0"),
+        (16, {}, "0,1"),
+    ],
+)
 def test_chips_are_cut_by_what_a_pod_says(cores, labels, template):
     here = world(AscendMindClusterVNPUEnable=True)
     npus(here, "n1", chips=2)

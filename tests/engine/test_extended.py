@@ -41,7 +41,7 @@ def test_devices_of_a_class_are_had_by_the_name_of_a_resource():
     slice_of(here, "n1", "gpu-0")
     slice_of(here, "n2", "gpu-0", "gpu-1", "gpu-2")
     one(here, "a")
-    bind, = here.run().binds
+    (bind,) = here.run().binds
     assert (bind.node, bind.claims, given(here, "a")) == ("n2", {}, ["gpu-0", "gpu-1"])
     assert bind.implied["spec"] == {"devices": {"requests": [
         {"name": "container-0-request-0", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 2}}]}}  # fmt: skip
@@ -78,7 +78,7 @@ def test_of_two_classes_the_one_that_was_made_last_counts():
         here.state.upsert_other("DeviceClass", {
             "metadata": {"name": name, "creationTimestamp": made}, "spec": {"extendedResourceName": GPU}})  # fmt: skip
     one(here, "a", asking(gpu=1))
-    bind, = here.run().binds
+    (bind,) = here.run().binds
     assert bind.implied["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] == "a"
 
 
@@ -92,7 +92,7 @@ def test_a_node_that_has_the_resource_itself_gives_it_without_a_claim():
     assert set(binds) == {"dra", "plugin"}
     assert binds["plugin"].implied == {} and binds["dra"].implied
     one(here, "c", asking(gpu=1))
-    bind, = here.run().binds
+    (bind,) = here.run().binds
     assert (bind.node, bind.implied) == ("plugin", {})
 
 
@@ -103,7 +103,7 @@ def test_what_a_node_lacks_of_two_resources_is_had_from_devices():
     device_class(here, "nic", 'device.driver == "nic.example.com"', extendedResourceName="example.com/nic")
     slice_of(here, "n1", "gpu-0")
     one(here, "a", asking(gpu=1, nic=1))
-    bind, = here.run().binds
+    (bind,) = here.run().binds
     assert [one["name"] for one in bind.implied["spec"]["devices"]["requests"]] == ["container-0-request-0"]
     assert bind.implied["mappings"] == ((0, GPU, "container-0-request-0"),)
 
@@ -118,7 +118,7 @@ def test_containers_that_are_over_before_leave_their_devices_to_the_others():
         "initContainers": [container("warm", 3), container("beside", 1, restartPolicy="Always")],
         "containers": [container("main", 2)],
     })  # fmt: skip
-    bind, = here.run().binds
+    (bind,) = here.run().binds
     assert bind.implied["mappings"] == (
         (0, GPU, "container-0-request-0"), (0, GPU, "container-2-request-0"), (1, GPU, "container-1-request-0"),
         (2, GPU, "container-2-request-0"),
@@ -131,7 +131,7 @@ def test_the_written_claim_takes_the_place_of_the_promise():
     here = backed("n1")
     slice_of(here, "n1", "gpu-0", "gpu-1")
     one(here, "a", asking(gpu=1))
-    bind, = here.run().binds
+    (bind,) = here.run().binds
     here.state.upsert_other("ResourceClaim", {
         "metadata": {
             "name": "a-0-extended-resources-x", "namespace": "default", "uid": "c",
@@ -196,7 +196,7 @@ def test_the_example_of_the_documentation():
             here.state.upsert_pod(tree)
         else:
             here.state.upsert_other(tree["kind"], tree)
-    bind, = here.run().binds
+    (bind,) = here.run().binds
     assert (bind.node, bind.pod) == ("n1", "default/plain") and len(bind.implied["allocation"]["devices"]["results"]) == 2
 
 
@@ -223,7 +223,7 @@ def test_a_claim_that_keeps_its_only_pod_from_every_node_is_freed():
     uid = here.pods["default/a-0"]["metadata"]["uid"]
     assert (decisions.binds, decisions.freed) == ([], [Freed("default/mine", uid)])
     claim(here, "mine")
-    bind, = here.run().binds
+    (bind,) = here.run().binds
     assert bind.node == "n2" and not here.decisions.freed
 
 

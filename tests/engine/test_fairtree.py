@@ -34,9 +34,7 @@ def bound(world: World) -> Counter[str]:
 
 @pytest.mark.scenario("plugins-fairness", 24)
 def test_rescaling() -> None:
-    world = fair(
-        ("sci", "root/sci", "100/50"), ("dev", "root/eng/dev", "100/50/50"), ("prod", "root/eng/prod", "100/50/50")
-    )
+    world = fair(("sci", "root/sci", "100/50"), ("dev", "root/eng/dev", "100/50/50"), ("prod", "root/eng/prod", "100/50/50"))
     world.nodes("n1", cpu=10, memory="10G", pods=50)
     world.job("pg1", pods=10, min_available=0, cpu=1, memory="1G", queue="sci")
     world.job("pg21", pods=10, min_available=0, cpu=1, queue="dev")

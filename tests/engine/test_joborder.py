@@ -149,7 +149,6 @@ def test_an_unknown_order_is_said_on_the_queue_once():
 
     (event,) = [event for event in first if event.kind == "Queue"]
     assert event.message == (
-        'hekla.io/job-order: "strict-fifoo" is no order of jobs; did you mean "strict-fifo"? '
-        "Until then the policy's plugins decide."
+        'hekla.io/job-order: "strict-fifoo" is no order of jobs; did you mean "strict-fifo"? Until then the policy\'s plugins decide.'
     )
     assert not [event for event in second if event.kind == "Queue"]

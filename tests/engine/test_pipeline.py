@@ -15,9 +15,7 @@ from hekla.engine.tasks import Status
 from hekla.engine.world import World, policy
 
 SIZES = st.tuples(st.integers(1, 8), st.integers(1, 16))
-NODES = st.lists(
-    st.tuples(SIZES, st.integers(0, 3), st.sampled_from(["", "soft", "zone=a", "zone=b"])), min_size=1, max_size=7
-)
+NODES = st.lists(st.tuples(SIZES, st.integers(0, 3), st.sampled_from(["", "soft", "zone=a", "zone=b"])), min_size=1, max_size=7)
 SCORES = st.sampled_from([
     ["predicates", "nodeorder"],
     ["predicates", "binpack"],

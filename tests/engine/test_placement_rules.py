@@ -251,10 +251,14 @@ def test_pods_with_volumes_of_their_own_apart_or_together(apart):
 
 
 @pytest.mark.scenario("plugins-placement", 38)
-@pytest.mark.parametrize(("annotations", "group"), [
-    ({"scheduling.k8s.io/group-name": "a", "scheduling.volcano.sh/group-name": "b"}, "default/a"),
-    ({"scheduling.volcano.sh/group-name": "b"}, "default/b"), ({}, ""),
-])
+@pytest.mark.parametrize(
+    ("annotations", "group"),
+    [
+        ({"scheduling.k8s.io/group-name": "a", "scheduling.volcano.sh/group-name": "b"}, "default/a"),
+        ({"scheduling.volcano.sh/group-name": "b"}, "default/b"),
+        ({}, ""),
+    ],
+)
 def test_the_group_of_a_pod(annotations, group):
     here = World(policy(plugins=["gang"]))
     here.pod("p", annotations=annotations)

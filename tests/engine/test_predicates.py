@@ -33,9 +33,7 @@ def test_a_host_port_is_taken_once_a_node(world: World) -> None:
     world.nodes("n1", "n2")
     world.job("web", pods=4, min_available=2, cpu=1, port=8080)
     assert sorted(world.run().bound().values()) == ["n1", "n2"]
-    assert message(world, "web-task-2") == (
-        "0/2 nodes are unavailable: 2 node(s) didn't have free ports for the requested pod ports."
-    )
+    assert message(world, "web-task-2") == ("0/2 nodes are unavailable: 2 node(s) didn't have free ports for the requested pod ports.")
 
 
 @pytest.mark.scenario("plugins-placement", 2)

@@ -56,11 +56,7 @@ def exact(queues: list[tuple[int, int]], left: Fraction) -> list[Fraction]:
     open_queues = set(range(len(queues)))
     while open_queues and left > 0:
         weight = sum(queues[number][0] for number in open_queues)
-        full = {
-            number
-            for number in open_queues
-            if given_out[number] + left * queues[number][0] / weight >= queues[number][1]
-        }
+        full = {number for number in open_queues if given_out[number] + left * queues[number][0] / weight >= queues[number][1]}
         if not full:
             for number in open_queues:
                 given_out[number] += left * queues[number][0] / weight

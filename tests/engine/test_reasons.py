@@ -34,10 +34,7 @@ def test_a_gang_of_which_half_could_be_placed() -> None:
     for number in (1, 2, 3):
         job.tasks[f"ns1/task-{number}"].last = (Status.ALLOCATED, 0, False)
     job.fit_errors = {"ns1/task-6": NODES}
-    text = (
-        "pod group is not ready, 6 Pending, 6 minAvailable; Pending: 3 Schedulable, 3 Unschedulable. "
-        f"Origin reason is task-6: {TEXT}"
-    )
+    text = f"pod group is not ready, 6 Pending, 6 minAvailable; Pending: 3 Schedulable, 3 Unschedulable. Origin reason is task-6: {TEXT}"
     assert job_text(job) == text
     told = {name: scheduling_reason(job.tasks[f"ns1/task-{name}"], here.state.nodes, text) for name in (3, 4, 6)}
     assert told[3] == ("Schedulable", "Pod ns1/task-3 can possibly be assigned to node1, once minAvailable is satisfied", "")
@@ -54,4 +51,4 @@ def test_one_error_for_all_nodes() -> None:
     here.run()
     (condition,) = [one for one in here.decisions.conditions if one.pod == "default/lost-task-0"]
     what = '"nowhere" not found'
-    assert condition.message == f'0/2 nodes are unavailable: 2 plugin VolumeBinding pre-predicates failed persistentvolumeclaim {what}.'
+    assert condition.message == f"0/2 nodes are unavailable: 2 plugin VolumeBinding pre-predicates failed persistentvolumeclaim {what}."

@@ -58,23 +58,26 @@ def strategy(**kinds: tuple[str, int]) -> dict[str, Any]:
 
 
 @pytest.mark.scenario("plugins-placement", 24)
-@pytest.mark.parametrize(("arguments", "allocatable", "asked", "used", "expected"), [
-    (strategy(cpu=("Least", 1), memory=("Least", 1)), (500, 500), (100, 100), (200, 200), 400),
-    (strategy(cpu=("Least", 1), memory=("Least", 1)), (400, 400), (100, 100), (200, 200), 250),
-    (strategy(cpu=("Most", 1), memory=("Most", 1)), (500, 500), (100, 100), (200, 200), 600),
-    (strategy(cpu=("Most", 1), memory=("Most", 1)), (400, 400), (100, 100), (200, 200), 750),
-    (strategy(cpu=("Least", 2), memory=("Most", 1)), (500, 500), (100, 100), (200, 200), 466.667),
-    (strategy(cpu=("Least", 1), memory=("Most", 2)), (500, 500), (100, 100), (200, 200), 533.333),
-    (strategy(cpu=("Most", 1), memory=("Most", 1)), (500, 500), (0, 100), (200, 200), 600),
-    (strategy(cpu=("Least", 1), memory=("Most", 2)), (0, 400), (100, 100), (0, 200), 500),
-    (strategy(memory=("Most", 2)), (500, 500), (100, 100), (200, 200), 600),
-    (strategy(cpu=("Least", 3), memory=("Most", 1)), (500, 500), (100, 100), (200, 200), 450),
-    ({"resourceStrategyFitWeight": 20, **strategy(cpu=("Least", 5), memory=("Least", 5))}, (500, 500), (100, 100), (200, 200), 800),
-    (strategy(cpu=("Least", 1), memory=("Least", 1)), (500, 500), (100, 100), (500, 500), 0),
-    (strategy(cpu=("Least", 1), memory=("Least", 1)), (500, 500), (0, 0), (200, 200), 0),
-    ({}, (500, 500), (100, 100), (200, 200), 400),
-    ({"resourceStrategyFitWeight": -3}, (500, 500), (100, 100), (200, 200), 400),
-])
+@pytest.mark.parametrize(
+    ("arguments", "allocatable", "asked", "used", "expected"),
+    [
+        (strategy(cpu=("Least", 1), memory=("Least", 1)), (500, 500), (100, 100), (200, 200), 400),
+        (strategy(cpu=("Least", 1), memory=("Least", 1)), (400, 400), (100, 100), (200, 200), 250),
+        (strategy(cpu=("Most", 1), memory=("Most", 1)), (500, 500), (100, 100), (200, 200), 600),
+        (strategy(cpu=("Most", 1), memory=("Most", 1)), (400, 400), (100, 100), (200, 200), 750),
+        (strategy(cpu=("Least", 2), memory=("Most", 1)), (500, 500), (100, 100), (200, 200), 466.667),
+        (strategy(cpu=("Least", 1), memory=("Most", 2)), (500, 500), (100, 100), (200, 200), 533.333),
+        (strategy(cpu=("Most", 1), memory=("Most", 1)), (500, 500), (0, 100), (200, 200), 600),
+        (strategy(cpu=("Least", 1), memory=("Most", 2)), (0, 400), (100, 100), (0, 200), 500),
+        (strategy(memory=("Most", 2)), (500, 500), (100, 100), (200, 200), 600),
+        (strategy(cpu=("Least", 3), memory=("Most", 1)), (500, 500), (100, 100), (200, 200), 450),
+        ({"resourceStrategyFitWeight": 20, **strategy(cpu=("Least", 5), memory=("Least", 5))}, (500, 500), (100, 100), (200, 200), 800),
+        (strategy(cpu=("Least", 1), memory=("Least", 1)), (500, 500), (100, 100), (500, 500), 0),
+        (strategy(cpu=("Least", 1), memory=("Least", 1)), (500, 500), (0, 0), (200, 200), 0),
+        ({}, (500, 500), (100, 100), (200, 200), 400),
+        ({"resourceStrategyFitWeight": -3}, (500, 500), (100, 100), (200, 200), 400),
+    ],
+)
 def test_fit_by_strategy(arguments, allocatable, asked, used, expected):
     here = world("resource-strategy-fit", arguments)
     here.nodes("n1", cpu=f"{allocatable[0]}m", memory=allocatable[1])
@@ -84,11 +87,19 @@ def test_fit_by_strategy(arguments, allocatable, asked, used, expected):
 
 
 @pytest.mark.scenario("plugins-placement", 24)
-@pytest.mark.parametrize(("kind", "weights", "expected"), [
-    ("LeastAllocated", '{"cpu": 2, "memory": 1}', 400), ("MostAllocated", '{"cpu": 1, "memory": 2}', 600),
-    ("LeastAllocated", '{"cpu": 2}', 400), ("LeastAllocated", "no json", 0), ("LeastAllocated", None, 0),
-    ("Sideways", '{"cpu": 2, "memory": 1}', 0), ("LeastAllocated", '{"cpu": "2"}', 0), ("LeastAllocated", '{"cpu": 1.5}', 0),
-])
+@pytest.mark.parametrize(
+    ("kind", "weights", "expected"),
+    [
+        ("LeastAllocated", '{"cpu": 2, "memory": 1}', 400),
+        ("MostAllocated", '{"cpu": 1, "memory": 2}', 600),
+        ("LeastAllocated", '{"cpu": 2}', 400),
+        ("LeastAllocated", "no json", 0),
+        ("LeastAllocated", None, 0),
+        ("Sideways", '{"cpu": 2, "memory": 1}', 0),
+        ("LeastAllocated", '{"cpu": "2"}', 0),
+        ("LeastAllocated", '{"cpu": 1.5}', 0),
+    ],
+)
 def test_a_pod_may_state_its_own_strategy(kind, weights, expected):
     here = world("resource-strategy-fit")
     here.nodes("n1", cpu="500m", memory=500)
@@ -245,12 +256,15 @@ def test_a_child_has_the_affinity_of_the_nearest_above_it():
 
 
 @pytest.mark.scenario("plugins-placement", 28)
-@pytest.mark.parametrize(("limits", "memory", "running", "first"), [
-    ({"group1": {"cpu": "3", "memory": "8Gi"}}, "4Gi", 0, ""),
-    ({"group1": {"cpu": "3"}}, "60Gi", 0, ""),
-    ({"group1": {"cpu": "1"}}, "4Gi", 0, EXCEEDED),
-    ({"group1": {"cpu": "3", "memory": "8Gi"}}, "4Gi", 2, EXCEEDED),
-])
+@pytest.mark.parametrize(
+    ("limits", "memory", "running", "first"),
+    [
+        ({"group1": {"cpu": "3", "memory": "8Gi"}}, "4Gi", 0, ""),
+        ({"group1": {"cpu": "3"}}, "60Gi", 0, ""),
+        ({"group1": {"cpu": "1"}}, "4Gi", 0, EXCEEDED),
+        ({"group1": {"cpu": "3", "memory": "8Gi"}}, "4Gi", 2, EXCEEDED),
+    ],
+)
 def test_a_queue_has_limits_in_a_group(limits, memory, running, first):
     here = grouped(stated=affinity(["group1", "group2"]), limits=json.dumps(limits))
     if running:
@@ -282,6 +296,7 @@ def test_what_is_placed_in_a_cycle_counts_in_it():
 
 # ------------------------------------------------------------------------------------------------- usage
 
+
 def loaded(here: World, name: str, cpu: float, memory: float, age: float | None = 0.0) -> None:
     usage = {"metadata": {"name": name}, "cpu_usage_avg_percent": {"10m": cpu}, "memory_usage_avg_percent": {"10m": memory}}
     here.state.upsert_other("NodeUsage", {**usage, **({} if age is None else {"time": here.now - age})})
@@ -292,10 +307,17 @@ MEMORY_HIGH = "the memory load of the node exceeds the upper limit."
 
 
 @pytest.mark.scenario("plugins-placement", 30)
-@pytest.mark.parametrize(("cpu", "memory", "age", "verdict", "score"), [
-    (81, 0, 0, CPU_HIGH, None), (60, 81, 0, MEMORY_HIGH, None), (80, 79, 0, "", None), (95, 95, 360, "", 0), (95, 95, None, "", 0),
-    (95, 95, 300, CPU_HIGH, None),
-])
+@pytest.mark.parametrize(
+    ("cpu", "memory", "age", "verdict", "score"),
+    [
+        (81, 0, 0, CPU_HIGH, None),
+        (60, 81, 0, MEMORY_HIGH, None),
+        (80, 79, 0, "", None),
+        (95, 95, 360, "", 0),
+        (95, 95, None, "", 0),
+        (95, 95, 300, CPU_HIGH, None),
+    ],
+)
 def test_nodes_that_are_loaded_are_left_alone(cpu, memory, age, verdict, score):
     here = world("usage", {"thresholds": {"cpu": 80, "mem": 80}})
     here.nodes("n1", cpu=8)
@@ -336,11 +358,20 @@ def test_arguments_out_of_range_leave_the_defaults():
 
 
 @pytest.mark.scenario("plugins-placement", 32)
-@pytest.mark.parametrize(("weights", "cpu", "memory", "expected"), [
-    ({}, 30, 50, 300), ({}, 60, 50, 225), ({}, 60, 80, 150), ({"cpu.weight": 2, "memory.weight": 8}, 30, 50, 270),
-    ({"cpu.weight": 2, "memory.weight": 8}, 60, 50, 240), ({"cpu.weight": 2, "memory.weight": 8}, 60, 80, 120),
-    ({"usage.weight": 1}, 0, 0, 100), ({}, 100, 100, 0), ({"cpu.weight": 0, "memory.weight": 0}, 30, 50, 0),
-])
+@pytest.mark.parametrize(
+    ("weights", "cpu", "memory", "expected"),
+    [
+        ({}, 30, 50, 300),
+        ({}, 60, 50, 225),
+        ({}, 60, 80, 150),
+        ({"cpu.weight": 2, "memory.weight": 8}, 30, 50, 270),
+        ({"cpu.weight": 2, "memory.weight": 8}, 60, 50, 240),
+        ({"cpu.weight": 2, "memory.weight": 8}, 60, 80, 120),
+        ({"usage.weight": 1}, 0, 0, 100),
+        ({}, 100, 100, 0),
+        ({"cpu.weight": 0, "memory.weight": 0}, 30, 50, 0),
+    ],
+)
 def test_the_idler_node_is_better(weights, cpu, memory, expected):
     here = world("usage", weights)
     here.nodes("n1", cpu=8)
@@ -349,10 +380,15 @@ def test_the_idler_node_is_better(weights, cpu, memory, expected):
     assert scores(here, "p") == {"n1": expected}
 
 
-@pytest.mark.parametrize(("asked", "limit", "stated", "factor", "expected"), [
-    (500, 2000, {"request_ratio": 1.0}, 1.0, 500), (500, 2000, {"request_ratio": 0.5, "burst_ratio": 0.2}, 1.0, 550),
-    (500, 600, {"request_ratio": 1.0, "burst_ratio": 1.0}, 1.2, 600), (500, 0, {"request_ratio": 1.0}, 1.2, 500),
-])
+@pytest.mark.parametrize(
+    ("asked", "limit", "stated", "factor", "expected"),
+    [
+        (500, 2000, {"request_ratio": 1.0}, 1.0, 500),
+        (500, 2000, {"request_ratio": 0.5, "burst_ratio": 0.2}, 1.0, 550),
+        (500, 600, {"request_ratio": 1.0, "burst_ratio": 1.0}, 1.2, 600),
+        (500, 0, {"request_ratio": 1.0}, 1.2, 500),
+    ],
+)
 def test_what_a_pod_will_use(asked, limit, stated, factor, expected):
     assert estimate(Estimator(**stated), {"cpu": asked}, {"cpu": limit}, False, factor)[0] == expected
 

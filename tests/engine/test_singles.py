@@ -66,9 +66,7 @@ QUEUES = ("default", "other", "third")
 
 def pair(tiers: list[list[Any]], actions: str, long: type[Plugin] = LongWay, short: type[Plugin] = ShortWay) -> tuple[World, World]:
     """Two worlds of one policy: by the long way, and by the short one."""
-    made = tuple(
-        World(policy(tiers=[*tiers, [long.name]], actions=actions, custom=[kind]), default_queue=False) for kind in (long, short)
-    )
+    made = tuple(World(policy(tiers=[*tiers, [long.name]], actions=actions, custom=[kind]), default_queue=False) for kind in (long, short))
     return made[0], made[1]
 
 
@@ -197,7 +195,7 @@ def test_a_plugin_that_fails_leaves_the_same_behind_on_both_ways(seed: int, leng
 @pytest.mark.slow(seconds=100)
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", POLICIES)
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(seed=SEEDS, length=LENGTHS)
 def test_the_short_way_decides_what_the_long_way_does_in_thousands_of_clusters(name: str, seed: int, length: int) -> None:
     compare(name, seed, length)

@@ -28,9 +28,7 @@ def parameter_server_learns(runs: Runs) -> None:
     assert {logs[f"parameter-server-worker-{i}"] for i in range(3)} == {f"worker {i} is done\n" for i in range(3)}
 
 
-def mpi_computes_pi(
-    runs: Runs, manifest: str = "mpi.yaml", hosts: bool = True, change: Callable[[Tree, Tree], None] | None = None
-) -> None:
+def mpi_computes_pi(runs: Runs, manifest: str = "mpi.yaml", hosts: bool = True, change: Callable[[Tree, Tree], None] | None = None) -> None:
     """`hosts`: each rank must know itself on a host of its own."""
     needs("mpiexec", "openmpi-bin")
     needs("sshd", "openssh-server")

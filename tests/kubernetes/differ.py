@@ -59,9 +59,7 @@ def shortest(difference: Difference, script: Script, apis: tuple[Api, Api]) -> S
     return shrunk(script, shows)
 
 
-def shortened(
-    differences: Iterable[Difference], scripts: Iterable[Script], apis: tuple[Api, Api], most: int
-) -> Iterator[Script]:
+def shortened(differences: Iterable[Difference], scripts: Iterable[Script], apis: tuple[Api, Api], most: int) -> Iterator[Script]:
     """The shortest scripts of so many differences, each of another kind, those of a status first."""
     by_name = {script.name: script for script in scripts}
     unlike = {difference.likeness: difference for difference in reversed(list(differences)) if difference.script.startswith("made-up")}

@@ -93,9 +93,7 @@ class Reference:
             f"--cluster-signing-cert-file={pki / 'ca.crt'}", f"--cluster-signing-key-file={pki / 'ca.key'}",
             "--enable-hostpath-provisioner=true", "--kube-api-qps=200", "--kube-api-burst=400",
         ])  # fmt: skip
-        self.processes.wait(
-            "kube-controller-manager", lambda: self.get("/api/v1/namespaces/default/serviceaccounts/default")[0] == 200, 60
-        )
+        self.processes.wait("kube-controller-manager", lambda: self.get("/api/v1/namespaces/default/serviceaccounts/default")[0] == 200, 60)
 
     def add_nodes(self, *flags: str) -> None:
         """Starts Hekla's agent against the server; the flags say which nodes."""
@@ -168,9 +166,7 @@ class Reference:
 
 
 @contextmanager
-def reference(
-    *flags: str, controllers: bool = True, durable: bool = False, say: programs.Say = lambda _: None
-) -> Iterator[Reference]:
+def reference(*flags: str, controllers: bool = True, durable: bool = False, say: programs.Say = lambda _: None) -> Iterator[Reference]:
     """A reference cluster for the time of a `with`, or only its API server.  Raises CannotBuild, NotStarted."""
     built = programs.need(*programs.SERVER, say=say)
     directory = Path(tempfile.mkdtemp(prefix="hekla-reference-"))

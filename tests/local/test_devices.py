@@ -116,11 +116,12 @@ async def test_a_template_makes_a_claim_that_is_allocated_and_given_back(client)
     name = found["status"]["resourceClaimStatuses"][0]["resourceClaimName"]
     claim = await client.get(RESOURCE_CLAIM.untyped, name, "default")
     assert claim["metadata"]["finalizers"] == ["resource.kubernetes.io/delete-protection"]
-    result, = claim["status"]["allocation"]["devices"]["results"]
+    (result,) = claim["status"]["allocation"]["devices"]["results"]
     assert (result["request"], result["driver"], result["pool"], result["device"]) == ("gpu", DRIVER, node, "gpu-0")
     assert [one["name"] for one in claim["status"]["reservedFor"]] == ["train"]
 
     await pod(client, "next", {"resourceClaimTemplateName": "one-gpu"})
+
     async def refused() -> bool:
         return "cannot allocate all claims" in await message_of(client, "next")
 

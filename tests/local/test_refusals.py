@@ -23,7 +23,6 @@ from tests.local.ordinary import BECOME, OrdinaryUser
 CONFIG_MAP = core.CONFIG_MAP.untyped
 
 
-
 @pytest.fixture
 def own() -> Iterator[Home]:
     with home() as made:

@@ -22,10 +22,17 @@ Json = dict[str, Any]
 @contextlib.contextmanager
 def controllers(server: ApiServerProcess, *flags: str) -> Iterator[subprocess.Popen[bytes]]:
     """`hekla kube-controllers` on a server, for the time of a `with`."""
-    process = subprocess.Popen([
-        sys.executable, "-m", "hekla", "kube-controllers", f"--kubeconfig={server.internal_kubeconfig}",
-        f"--root-ca-file={server.pki / 'ca.crt'}", *flags,
-    ])
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "hekla",
+            "kube-controllers",
+            f"--kubeconfig={server.internal_kubeconfig}",
+            f"--root-ca-file={server.pki / 'ca.crt'}",
+            *flags,
+        ]
+    )
     try:
         yield process
     finally:
@@ -72,7 +79,9 @@ async def new_namespace(client: Client) -> str:
 def pod(name: str, *, labels: dict[str, str] | None = None, **spec: Any) -> Json:
     containers = [{"name": "main", "image": "pause"}]
     return {
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels or {}},
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": labels or {}},
         "spec": {"schedulerName": "nobody", "containers": containers, **spec},
     }
 

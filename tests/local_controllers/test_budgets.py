@@ -96,12 +96,18 @@ async def test_the_scale_of_a_custom_resource_counts(client, namespace):
     definition = {
         "metadata": {"name": "fleets.example.com"},
         "spec": {
-            "group": "example.com", "scope": "Namespaced", "names": {"plural": "fleets", "singular": "fleet", "kind": "Fleet"},
-            "versions": [{
-                "name": "v1", "served": True, "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-                "subresources": {"scale": {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"}},
-            }],
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "fleets", "singular": "fleet", "kind": "Fleet"},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+                    "subresources": {"scale": {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"}},
+                }
+            ],
         },
     }
     await client.create(CUSTOM_RESOURCE_DEFINITION.untyped, definition)

@@ -104,8 +104,10 @@ def test_the_oldest_of_each_sort_go_first():
         return {"metadata": {"name": name}, "status": {"startTime": start, "conditions": [{"type": kind, "status": "True"}]}}
 
     jobs = [
-        ended("b", "Complete", "2026-01-01T00:02:00Z"), ended("a", "Complete", "2026-01-01T00:01:00Z"),
-        ended("f", "Failed", "2026-01-01T00:00:00Z"), {"metadata": {"name": "runs"}},
+        ended("b", "Complete", "2026-01-01T00:02:00Z"),
+        ended("a", "Complete", "2026-01-01T00:01:00Z"),
+        ended("f", "Failed", "2026-01-01T00:00:00Z"),
+        {"metadata": {"name": "runs"}},
     ]
 
     gone = surplus({"spec": {"successfulJobsHistoryLimit": 1, "failedJobsHistoryLimit": 1}}, jobs)

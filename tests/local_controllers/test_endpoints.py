@@ -11,11 +11,14 @@ from hekla.local.controllers.slices import LARGEST, plan
 
 
 def pod(name, ip="10.0.0.1", *, ready=True, phase="Running", labels=None, hostname="", subdomain="", ports=()):
-    return msgspec.convert({
-        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}", "labels": labels or {"app": "web"}},
-        "spec": {"nodeName": "n1", "hostname": hostname, "subdomain": subdomain, "containers": [{"ports": list(ports)}]},
-        "status": {"phase": phase, "podIP": ip, "conditions": [{"type": "Ready", "status": "True" if ready else "False"}]},
-    }, Pod)
+    return msgspec.convert(
+        {
+            "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}", "labels": labels or {"app": "web"}},
+            "spec": {"nodeName": "n1", "hostname": hostname, "subdomain": subdomain, "containers": [{"ports": list(ports)}]},
+            "status": {"phase": phase, "podIP": ip, "conditions": [{"type": "Ready", "status": "True" if ready else "False"}]},
+        },
+        Pod,
+    )
 
 
 def service(**spec):
@@ -28,7 +31,7 @@ def service(**spec):
 def test_ready_and_waiting_pods_stand_apart():
     tree = endpoints(service(), chosen(service(), [pod("b", "10.0.0.2", ready=False), pod("a")]))
 
-    subset, = tree["subsets"]
+    (subset,) = tree["subsets"]
     assert [a["ip"] for a in subset["addresses"]] == ["10.0.0.1"]
     assert [a["ip"] for a in subset["notReadyAddresses"]] == ["10.0.0.2"]
     assert subset["ports"] == [{"port": 80, "protocol": "TCP"}]
@@ -37,7 +40,7 @@ def test_ready_and_waiting_pods_stand_apart():
 def test_a_service_may_publish_pods_that_are_not_ready():
     eager = service(publishNotReadyAddresses=True)
 
-    subset, = endpoints(eager, chosen(eager, [pod("a", ready=False)]))["subsets"]
+    (subset,) = endpoints(eager, chosen(eager, [pod("a", ready=False)]))["subsets"]
 
     assert "notReadyAddresses" not in subset
 
@@ -46,7 +49,7 @@ def test_pods_without_address_finished_or_of_other_labels_are_left_out():
     pods = [pod("no-ip", ip=""), pod("done", phase="Succeeded"), pod("other", labels={"app": "db"})]
 
     assert "subsets" not in endpoints(service(), chosen(service(), pods))
-    placeholder, = plan(slice_body(service()), [], groups_of(service(), chosen(service(), pods))).create
+    (placeholder,) = plan(slice_body(service()), [], groups_of(service(), chosen(service(), pods))).create
     assert placeholder["endpoints"] == placeholder["ports"] == []
 
 
@@ -65,7 +68,7 @@ def test_a_pod_of_the_service_s_subdomain_keeps_its_host_name():
 
     assert endpoints(headless, [member])["subsets"][0]["addresses"][0]["hostname"] == "train-worker-0"
     assert "service.kubernetes.io/headless" in endpoints(headless, [member])["metadata"]["labels"]
-    piece, = plan(slice_body(headless), [], groups_of(headless, [member])).create
+    (piece,) = plan(slice_body(headless), [], groups_of(headless, [member])).create
     assert piece["endpoints"][0]["hostname"] == "train-worker-0"
 
 

@@ -169,7 +169,7 @@ async def test_a_replica_set_keeps_its_number(client, namespace):
 async def test_a_pod_whose_label_changes_is_released_and_replaced(client, namespace):
     spec = {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": TEMPLATE}
     await client.create(apps.REPLICA_SET.untyped, {"metadata": {"name": "web"}, "spec": spec}, namespace)
-    pod, = await eventually(lambda: of_number(client, namespace, 1))
+    (pod,) = await eventually(lambda: of_number(client, namespace, 1))
 
     await client.patch(core.POD, pod.metadata.name, {"metadata": {"labels": {"app": "other"}}}, namespace)
 
@@ -209,7 +209,8 @@ async def test_a_deployment_rolls_from_one_template_to_the_next(client, namespac
     assert sorted(s["spec"]["replicas"] for s in sets) == [0, 2]
     conditions = (await client.get(apps.DEPLOYMENT.untyped, "web", namespace))["status"]["conditions"]
     assert {c["type"]: c["reason"] for c in conditions} == {
-        "Available": "MinimumReplicasAvailable", "Progressing": "NewReplicaSetAvailable"
+        "Available": "MinimumReplicasAvailable",
+        "Progressing": "NewReplicaSetAvailable",
     }
 
 

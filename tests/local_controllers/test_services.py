@@ -43,13 +43,13 @@ async def test_what_somebody_removes_is_written_again_until_the_service_goes(cli
     await client.create(core.POD.untyped, pod("a", labels={"app": "web"}, nodeName="n"), namespace)
     await report(client, namespace, "a", ip="10.3.0.1")
     await make_service(client, namespace, selector={"app": "web"}, clusterIP="None")
-    piece, = await addresses(client, namespace, ["10.3.0.1"])
+    (piece,) = await addresses(client, namespace, ["10.3.0.1"])
     assert "service.kubernetes.io/headless" in piece["metadata"]["labels"]
 
     await client.delete(SLICES, piece["metadata"]["name"], namespace)
     await client.delete(ENDPOINTS, "web", namespace)
 
-    again, = await addresses(client, namespace, ["10.3.0.1"])
+    (again,) = await addresses(client, namespace, ["10.3.0.1"])
     assert again["metadata"]["uid"] != piece["metadata"]["uid"]
     await eventually(lambda: client.get(ENDPOINTS, "web", namespace))
 
@@ -65,7 +65,7 @@ async def test_what_somebody_removes_is_written_again_until_the_service_goes(cli
 async def test_a_service_without_pods_has_an_empty_slice(client, namespace):
     await make_service(client, namespace, selector={"app": "nobody"})
 
-    piece, = await addresses(client, namespace, [])
+    (piece,) = await addresses(client, namespace, [])
 
     assert piece["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"] == "endpointslice-controller.k8s.io"
 
@@ -74,7 +74,7 @@ async def test_endpoints_of_a_user_have_a_mirror(client, namespace):
     await make_service(client, namespace)
     subset = {"addresses": [{"ip": "10.4.0.1"}], "ports": [{"name": "http", "port": 9000}]}
     await client.create(ENDPOINTS, {"metadata": {"name": "web"}, "subsets": [subset]}, namespace)
-    piece, = await addresses(client, namespace, ["10.4.0.1"])
+    (piece,) = await addresses(client, namespace, ["10.4.0.1"])
     assert piece["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"] == "endpointslicemirroring-controller.k8s.io"
     assert piece["ports"] == [{"name": "http", "port": 9000, "protocol": "TCP"}]
 

@@ -25,14 +25,18 @@ def server(tmp_path_factory):
 
 def claim(name: str, *, storage: str = "1Gi", modes: tuple[str, ...] = ("ReadWriteOnce",), **spec: Any) -> dict[str, Any]:
     return {
-        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name},
         "spec": {"accessModes": list(modes), "resources": {"requests": {"storage": storage}}, **spec},
     }
 
 
 def volume(name: str, *, storage: str = "1Gi", modes: tuple[str, ...] = ("ReadWriteOnce",), labels=None, **spec: Any) -> dict[str, Any]:
     return {
-        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name, "labels": labels or {}},
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name, "labels": labels or {}},
         "spec": {"accessModes": list(modes), "capacity": {"storage": storage}, "hostPath": {"path": "/nowhere"}, **spec},
     }
 
@@ -75,7 +79,8 @@ async def test_selector_mode_and_access_are_looked_at(client, namespace):
     await client.create(VOLUMES, volume("slow", storageClassName="picky", labels={"disk": "slow"}))
     await client.create(VOLUMES, volume("once", storageClassName="picky", labels={"disk": "fast"}))
     await client.create(
-        VOLUMES, volume("many", storageClassName="picky", labels={"disk": "fast"}, modes=("ReadWriteMany", "ReadWriteOnce"), storage="9Gi"),
+        VOLUMES,
+        volume("many", storageClassName="picky", labels={"disk": "fast"}, modes=("ReadWriteMany", "ReadWriteOnce"), storage="9Gi"),
     )
 
     selector = {"matchLabels": {"disk": "fast"}}
@@ -184,7 +189,10 @@ async def test_a_volume_that_claims_to_be_made_here_removes_nothing_elsewhere(cl
     treasure = tmp_path / "pvc-treasure_x"
     treasure.mkdir()
     body = volume(
-        "pvc-treasure", storageClassName="x", persistentVolumeReclaimPolicy="Delete", hostPath={"path": str(treasure)},
+        "pvc-treasure",
+        storageClassName="x",
+        persistentVolumeReclaimPolicy="Delete",
+        hostPath={"path": str(treasure)},
         claimRef={"namespace": namespace, "name": "never", "uid": "00000000-0000-0000-0000-000000000001"},
     )
     body["metadata"]["annotations"] = {"pv.kubernetes.io/provisioned-by": "rancher.io/local-path"}

@@ -51,4 +51,3 @@ async def test_every_claim_has_a_volume_of_its_own_in_the_end(tmp_path: Path) ->
                 assert there["spec"]["claimRef"]["uid"] == one["metadata"]["uid"]
             assert len(volumes) == 2 * EACH
             assert len(list((tmp_path / "volumes").glob("pvc-*"))) == EACH
-

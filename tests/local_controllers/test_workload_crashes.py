@@ -55,7 +55,8 @@ async def test_what_was_begun_is_finished_once(client, namespace, kubelet, contr
             [web.get(name) for name in ("replicas", "updatedReplicas", "availableReplicas")] == [4, 4, 4]
             and [db.get(name) for name in ("replicas", "updatedReplicas", "readyReplicas")] == [3, 3, 3]
             and db["currentRevision"] == db["updateRevision"]
-            and any(c["type"] == "Complete" for c in count.get("conditions", ())) and count
+            and any(c["type"] == "Complete" for c in count.get("conditions", ()))
+            and count
         )
 
     status = await eventually(settled, 60)

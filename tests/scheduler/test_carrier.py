@@ -150,9 +150,7 @@ async def test_one_whose_volumes_fail_does_not_keep_the_others(scene: Scene, mon
     monkeypatch.setattr(scene.carrier.claims, "bind", reserve)
     monkeypatch.setattr(scene.carrier.claims, "give_back", give_back)
     scene.world.job("job", pods=3, cpu=1)
-    plain, bad, refused = (
-        Bind(one.pod, one.uid, one.node, one.job, one.annotations) for one in scene.world.run().binds
-    )
+    plain, bad, refused = (Bind(one.pod, one.uid, one.node, one.job, one.annotations) for one in scene.world.run().binds)
     scene.server.refuses = {"job-task-2"}
     scene.carrier.carry(Decisions(binds=[
         plain,

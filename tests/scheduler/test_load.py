@@ -97,9 +97,7 @@ class Adaptor:
     async def request(self, method: str, path: str) -> Any:
         metric = path.rpartition("/")[2]
         value = {"node_cpu_usage_avg": "930m", "node_memory_usage_avg": "250m"}[metric]
-        items = [
-            {"describedObject": {"name": name}, "timestamp": "2026-01-01T00:00:00Z", "value": value} for name in ("busy", "unknown")
-        ]
+        items = [{"describedObject": {"name": name}, "timestamp": "2026-01-01T00:00:00Z", "value": value} for name in ("busy", "unknown")]
 
         class Answer:
             body = json.dumps({"items": items}).encode()

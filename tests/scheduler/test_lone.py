@@ -198,6 +198,7 @@ def test_its_flags() -> None:
     with pytest.raises(FlagError, match="scheduler-worker-count must be greater than 0"):
         parse(FLAGS, ["--scheduler-worker-count=0"], program="agent-scheduler")
 
+
 CHART = """\
 actions: "allocate"
 configurations:
@@ -223,7 +224,6 @@ def test_a_policy_of_upstream_is_taken_and_serves_pods_that_ask_for_nothing_too(
         meta = {"name": name, "namespace": "default", "uid": name}
         state.upsert_pod({"metadata": meta, "spec": {"schedulerName": NAME, "containers": [container]}, "status": {"phase": "Pending"}})
     assert cycle(state, read.policy, 0.0).bound() == {"default/some": "n1", "default/nothing": "n1"}
-
 
 
 async def test_it_runs_beside_an_api_server(apiserver: ApiServerProcess, tmp_path: Path) -> None:

@@ -93,9 +93,7 @@ def policy_file(path: Path, score: str = "binpack") -> PolicyFile:
 def test_it_replays_to_the_byte_in_another_process(tmp_path):
     recorded(tmp_path / "tape", policy_file(tmp_path / "policy.yaml"))
 
-    done = subprocess.run(
-        [sys.executable, "-m", "hekla", "replay", str(tmp_path / "tape")], capture_output=True, text=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-m", "hekla", "replay", str(tmp_path / "tape")], capture_output=True, text=True, timeout=60)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "every decision is the recorded one" in done.stdout
@@ -276,9 +274,7 @@ def test_a_live_scheduler_is_recorded_and_replayed(apiserver, tmp_path, how):
     finally:
         daemon.end(how)
 
-    done = subprocess.run(
-        [sys.executable, "-m", "hekla", "replay", str(daemon.tape)], capture_output=True, text=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-m", "hekla", "replay", str(daemon.tape)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "10 binds: every decision" in done.stdout or how == signal.SIGKILL
 

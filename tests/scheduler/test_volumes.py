@@ -50,7 +50,7 @@ async def test_a_volume_that_was_promised_is_told_its_claim(state):
     task = asyncio.create_task(binder.bind({"ns/data": "pv"}, "n1"))
     await asyncio.sleep(0)
 
-    (name, patch), = client.patches
+    ((name, patch),) = client.patches
     assert name == "pv" and patch["spec"]["claimRef"]["uid"] == "u1"
     assert patch["metadata"]["resourceVersion"] == "3"  # somebody who was faster is not overwritten
     await asyncio.sleep(0)

@@ -38,11 +38,16 @@ class Story(NamedTuple):
 
 STORIES = [
     Story("01 hello", "the job runs, its line is in the log, it completes", stories.hello),
-    Story("02 two queues",
-          "48 slots of half a cpu, weights 1:2, both queues with work for all of them: "
-          "16 pods of queue-a run beside 32 of queue-b", stories.two_queues),
-    Story("03 gang too big", "20 x 4 cpu on 24 cpu: not one pod starts, and the PodGroup says why; with minAvailable 4, at least 4 run",
-          stories.gang),
+    Story(
+        "02 two queues",
+        "48 slots of half a cpu, weights 1:2, both queues with work for all of them: 16 pods of queue-a run beside 32 of queue-b",
+        stories.two_queues,
+    ),
+    Story(
+        "03 gang too big",
+        "20 x 4 cpu on 24 cpu: not one pod starts, and the PodGroup says why; with minAvailable 4, at least 4 run",
+        stories.gang,
+    ),
     Story("04 task dependency", "no pod of task-b exists until task-a runs; both complete", stories.dependency),
     Story("05 all-reduce", "4 pods find each other by name, sum a vector over sockets and exit 0", stories.allreduce),
 ]

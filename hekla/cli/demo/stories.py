@@ -88,7 +88,7 @@ async def hello(client: Client) -> str:
     await client.create(batch.JOB, manifests.hello(), NAMESPACE)
     await job_reaches(client, "hello", "Running")
     await job_reaches(client, "hello", "Completed")
-    pod, = await pods_of(client, "hello")
+    (pod,) = await pods_of(client, "hello")
     log = await client.request("GET", core.POD.path(NAMESPACE, pod.metadata.name, "log"))
     line = log.body.decode().strip()
     await remove(client, "hello")

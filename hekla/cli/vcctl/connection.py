@@ -28,9 +28,7 @@ def connected(invocation: Invocation, action: Action) -> int:
     """Run the action with a client; what goes wrong becomes a CommandError."""
     logging.basicConfig(level=logging.ERROR)
     try:
-        connection = load(
-            invocation.text("kubeconfig") or None, master=invocation.text("master"), default_server=DEFAULT_SERVER
-        )
+        connection = load(invocation.text("kubeconfig") or None, master=invocation.text("master"), default_server=DEFAULT_SERVER)
         return asyncio.run(_run(connection, invocation, action))
     except (ConfigError, TransportError) as error:
         raise CommandError(str(error)) from error

@@ -115,9 +115,7 @@ async def _related_events(api: Api, job: Tree, group: Tree | None, pods: list[Tr
 def _job_lines(job: Tree) -> Iterator[str]:
     status, state = job.get("status") or {}, (job.get("status") or {}).get("state") or {}
     counts = ", ".join(
-        f"{status[key]} {key}"
-        for key in ("pending", "running", "succeeded", "failed", "terminating", "unknown")
-        if status.get(key)
+        f"{status[key]} {key}" for key in ("pending", "running", "succeeded", "failed", "terminating", "unknown") if status.get(key)
     )
     needed = (job.get("spec") or {}).get("minAvailable") or 0
     name, counted = job["metadata"]["name"], counts or "it has none yet"

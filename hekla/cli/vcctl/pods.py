@@ -57,8 +57,7 @@ def _print(pods: Sequence[Tree], *, namespaces: bool) -> None:
     titles = ("Namespace", "Name", "Ready", "Status", "Restart", "Age")
     rows = [(pod["metadata"].get("namespace") or "", pod["metadata"]["name"], *cells(pod, now)) for pod in pods]
     widths = [
-        max(len(title) + 2, *(len(row[column]) + 8 for row in rows)) if rows else len(title) + 2
-        for column, title in enumerate(titles)
+        max(len(title) + 2, *(len(row[column]) + 8 for row in rows)) if rows else len(title) + 2 for column, title in enumerate(titles)
     ]
     for row in (titles, *rows):
         start = 0 if namespaces else 1
@@ -69,9 +68,7 @@ def cells(pod: Tree, now: float) -> tuple[str, str, str, str]:
     """Ready, status, restarts and age, as the API server's own table of pods has them."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     containers, inits = status.get("containerStatuses") or [], status.get("initContainerStatuses") or []
-    restartable = {
-        container["name"] for container in spec.get("initContainers") or [] if container.get("restartPolicy") == "Always"
-    }
+    restartable = {container["name"] for container in spec.get("initContainers") or [] if container.get("restartPolicy") == "Always"}
     total = len(spec.get("containers") or []) + len(restartable)
     reason = _start_reason(status)
     ready = restarts = restartable_restarts = 0
@@ -153,6 +150,4 @@ def _last_end(container: Tree) -> list[str]:
 
 
 def _condition(status: Tree, type_: str) -> bool:
-    return any(
-        condition.get("type") == type_ and condition.get("status") == "True" for condition in status.get("conditions") or []
-    )
+    return any(condition.get("type") == type_ and condition.get("status") == "True" for condition in status.get("conditions") or [])

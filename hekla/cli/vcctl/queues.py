@@ -61,9 +61,7 @@ async def _tally(api: Api, failure: str) -> Counter[tuple[str, str]]:
         groups = (await api.list(POD_GROUP)).items
     except (ApiError, TransportError) as error:
         raise CommandError(f"{failure}: {error}") from error
-    return Counter(
-        ((group.get("spec") or {}).get("queue") or "", (group.get("status") or {}).get("phase") or "") for group in groups
-    )
+    return Counter(((group.get("spec") or {}).get("queue") or "", (group.get("status") or {}).get("phase") or "") for group in groups)
 
 
 def _print(queues: Sequence[Tree], tally: Counter[tuple[str, str]]) -> None:

@@ -38,9 +38,7 @@ def everywhere(nouns: str) -> Flag:
     return Flag("all-namespaces", "", "bool", False, f"list {nouns} in all namespaces")
 
 
-def leaf(
-    name: str, short: str, action: str, *flags: Flag, long: str = "", hidden: bool = False, arguments: bool = False
-) -> Command:
+def leaf(name: str, short: str, action: str, *flags: Flag, long: str = "", hidden: bool = False, arguments: bool = False) -> Command:
     return Command(name, short, (*flags, *CONNECTION), (), action, long, hidden=hidden, arguments=arguments)
 
 

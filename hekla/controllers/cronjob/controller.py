@@ -42,9 +42,7 @@ class _Books:
 
     @property
     def status(self) -> batch.CronJobStatus:
-        return batch.CronJobStatus(
-            active=self.active, last_schedule_time=self.last_schedule, last_successful_time=self.last_success
-        )
+        return batch.CronJobStatus(active=self.active, last_schedule_time=self.last_schedule, last_successful_time=self.last_success)
 
 
 class CronJobController(Controller):
@@ -91,11 +89,7 @@ class CronJobController(Controller):
         if cron is None or cron.metadata.deletion_timestamp:
             return None
         books = _Books(cron)
-        owned = [
-            job
-            for job in self._caches.jobs.by(CRON_INDEX, cron.metadata.uid)
-            if job.metadata.namespace == cron.metadata.namespace
-        ]
+        owned = [job for job in self._caches.jobs.by(CRON_INDEX, cron.metadata.uid) if job.metadata.namespace == cron.metadata.namespace]
         self._note_finished(books, owned)
         await self._prune(cron, owned)
         await self._check_active(books, owned)
@@ -180,9 +174,7 @@ class CronJobController(Controller):
     def _parse(self, cron: batch.CronJob) -> Schedule:
         zone = cron.spec.time_zone
         if "TZ" in cron.spec.schedule:
-            self._warn(
-                cron, "UnsupportedSchedule", f"TZ or CRON_TZ in schedule {cron.spec.schedule!r} is not supported; use timeZone"
-            )
+            self._warn(cron, "UnsupportedSchedule", f"TZ or CRON_TZ in schedule {cron.spec.schedule!r} is not supported; use timeZone")
             zone = None
         if zone is not None:
             try:

@@ -58,9 +58,7 @@ def tiers_of(config: Mapping[str, Any]) -> dict[str, list[str]]:
     return found
 
 
-def discover(
-    tiers: Mapping[str, Sequence[str]], nodes: Nodes, existing: Iterable[topology.HyperNode]
-) -> dict[str, dict[str, Any]]:
+def discover(tiers: Mapping[str, Sequence[str]], nodes: Nodes, existing: Iterable[topology.HyperNode]) -> dict[str, dict[str, Any]]:
     """The hypernodes that the labels ask for, by name."""
     taken = sorted(existing, key=lambda node: node.metadata.name)
     made: dict[str, dict[str, Any]] = {}

@@ -234,9 +234,7 @@ class JobController(Controller):
         super().given_up(key, error)
         job = self._job(key)
         if job is not None and job.status.state.phase in states.AT_WORK:
-            self._events.event(
-                job, "Normal", "ExecuteAction", f"Job failed on action {states.SYNC_JOB} for retry limit reached: {error}"
-            )
+            self._events.event(job, "Normal", "ExecuteAction", f"Job failed on action {states.SYNC_JOB} for retry limit reached: {error}")
             self._orders.setdefault(key, []).append(Trigger(COMMAND_ISSUED, action=states.TERMINATE_JOB, cause=str(error)))
             self.queue.add(key)
 
@@ -471,9 +469,7 @@ class JobController(Controller):
 
     # -- PodGroup -----------------------------------------------------------------------------------------------------------
 
-    async def _ensure_group(
-        self, key: str, job: batch.Job, memory: _Memory, group: scheduling.PodGroup | None, *, renew: bool
-    ) -> None:
+    async def _ensure_group(self, key: str, job: batch.Job, memory: _Memory, group: scheduling.PodGroup | None, *, renew: bool) -> None:
         if renew:
             await self._delete_group(key, group)
             group = None
@@ -492,9 +488,7 @@ class JobController(Controller):
         if not changes:
             memory.group_seen = seen
         else:
-            await self.client.patch(
-                scheduling.POD_GROUP.untyped, group.metadata.name, {"spec": changes}, job.metadata.namespace
-            )
+            await self.client.patch(scheduling.POD_GROUP.untyped, group.metadata.name, {"spec": changes}, job.metadata.namespace)
 
     async def _delete_group(self, key: str, group: scheduling.PodGroup | None) -> None:
         if group is None:
@@ -540,4 +534,3 @@ def _job_key(obj: Pod | scheduling.PodGroup) -> str | None:
 def _version(job: batch.Job) -> int:
     text = job.metadata.resource_version
     return int(text) if text.isdigit() else 0
-

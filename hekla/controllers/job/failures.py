@@ -91,9 +91,7 @@ class Failures:
         if status.phase == FAILED:
             news = old is None or old.status.phase != FAILED
         else:
-            news = any(one.restart_count for one in status.container_statuses) and (
-                old is None or _restarts(old) != _restarts(new)
-            )
+            news = any(one.restart_count for one in status.container_statuses) and (old is None or _restarts(old) != _restarts(new))
         if news and new.job_key and new.metadata.annotations.out_of_sync is None:
             self._suspects.setdefault(new.job_key, {})[new.metadata.name] = new
 

@@ -9,9 +9,7 @@ from hekla.kube.metrics import Tally
 
 from . import states
 
-COMPLETED = Tally(
-    "volcano_job_completed_phase_count", "The number of times a job has completed", ["job_name", "queue_name"]
-)
+COMPLETED = Tally("volcano_job_completed_phase_count", "The number of times a job has completed", ["job_name", "queue_name"])
 FAILED = Tally("volcano_job_failed_phase_count", "The number of times a job has failed", ["job_name", "queue_name"])
 CREATION = Histogram(
     "volcano_controller_job_to_pod_creation_latency_milliseconds",

@@ -310,5 +310,3 @@ def _entered(view: View, fresh: batch.JobStatus, phase: str | None, choice: _Cho
 def _last_failure(view: View) -> str:
     failures = [trigger for trigger in triggers(view.job, view.pods.values()) if trigger.event == POD_FAILED]
     return max(failures, key=lambda trigger: trigger.since).cause if failures else ""
-
-

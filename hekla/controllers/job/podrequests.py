@@ -31,9 +31,7 @@ class PodRequests:
         self._events = events
         self._clock = clock
 
-    async def create(
-        self, key: str, job: batch.Job, molds: Mapping[str, Mold], wanted: Sequence[tuple[batch.TaskSpec, int]]
-    ) -> None:
+    async def create(self, key: str, job: batch.Job, molds: Mapping[str, Mold], wanted: Sequence[tuple[batch.TaskSpec, int]]) -> None:
         """Create these pods, many at a time; after the first that is refused no more are tried."""
         if not wanted:
             return

@@ -97,9 +97,7 @@ class Use:
         """Shares of the node's capacity, at most 1; 0 where it has none."""
         cpu, memory = self._asked.get(node.metadata.name, (0, 0))
         capacity = node.status.capacity
-        return NodeUse(
-            node.metadata.name, _share(cpu, capacity.get("cpu")), _share(memory, capacity.get("memory")), node.metadata.labels
-        )
+        return NodeUse(node.metadata.name, _share(cpu, capacity.get("cpu")), _share(memory, capacity.get("memory")), node.metadata.labels)
 
 
 def requests_of(pod: Pod) -> tuple[int, int]:

@@ -28,6 +28,5 @@ class Action(Protocol):
 
 
 ACTIONS: Mapping[str, Action] = {
-    action.name: action
-    for action in (Enqueue(), Allocate(), Backfill(), Preempt(), Reclaim(), Shuffle(), GangPreempt(), GangReclaim())
+    action.name: action for action in (Enqueue(), Allocate(), Backfill(), Preempt(), Reclaim(), Shuffle(), GangPreempt(), GangReclaim())
 }

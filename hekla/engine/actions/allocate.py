@@ -262,9 +262,7 @@ def _try_job(session: Session, queue: Queue, job: Job, sheet: Worksheet, domain:
     return _Trial(score, domain, saved, trial, taken) if holds else None
 
 
-def _try_domain(
-    session: Session, queue: Queue, job: Job, sheet: Worksheet, domain: str
-) -> tuple[float, list[Statement]]:
+def _try_domain(session: Session, queue: Queue, job: Job, sheet: Worksheet, domain: str) -> tuple[float, list[Statement]]:
     statements: list[Statement] = []
     total = 0.0
     order = list(sheet.order)
@@ -325,9 +323,7 @@ def _void(statement: Statement, sub_job: SubJob, tasks: list[Task]) -> None:
         task.nominated = ""
 
 
-def _allocate_sub_job(
-    session: Session, queue: Queue, sub_job: SubJob, tasks: list[Task], domain: str
-) -> tuple[Statement | None, float]:
+def _allocate_sub_job(session: Session, queue: Queue, sub_job: SubJob, tasks: list[Task], domain: str) -> tuple[Statement | None, float]:
     if sub_job.nominated_domain:
         nominated = allocate_nominated(session, queue, sub_job, tasks)
         if nominated is not None:
@@ -420,9 +416,7 @@ def allocate_tasks(
             at += 1
             continue
         if task.role and task.role in failed_roles:
-            skipped = FitErrors(
-                0, base=f"Task {task.name} with role spec {task.role} has already predicated failed, skip"
-            )
+            skipped = FitErrors(0, base=f"Task {task.name} with role spec {task.role} has already predicated failed, skip")
             for one in tasks[at : at + run]:
                 job.fit_errors.setdefault(one.key, skipped)
             at += run

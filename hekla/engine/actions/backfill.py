@@ -57,9 +57,7 @@ def pick(session: Session) -> list[Task]:
             for task in promised:
                 session.unpromise(task)
             if job.counts.pending_best_effort:
-                result.extend(
-                    session.sorted_tasks(task for task in job.pending() if task.best_effort and not task.gated)
-                )
+                result.extend(session.sorted_tasks(task for task in job.pending() if task.best_effort and not task.gated))
     return result
 
 

@@ -96,9 +96,7 @@ class GangPreempt:
             return [ROOT]
         return list(found)[: most if most > 0 else MOST_DOMAINS]
 
-    def _make_room(
-        self, session: Session, job: Job, sheet: Worksheet, need: Amounts, domain: str, search: Search
-    ) -> Plan | None:
+    def _make_room(self, session: Session, job: Job, sheet: Worksheet, need: Amounts, domain: str, search: Search) -> Plan | None:
         """Evict bundle by bundle until the job can be promised its places in the domain."""
         nodes = session.state.nodes
         scope = session.nodes_of_domain(domain)
@@ -112,9 +110,7 @@ class GangPreempt:
                 return self._spare(session, job, sheet, taken, domain, made)
         return None
 
-    def _spare(
-        self, session: Session, job: Job, sheet: Worksheet, taken: list[Bundle], domain: str, made: Plan
-    ) -> Plan:
+    def _spare(self, session: Session, job: Job, sheet: Worksheet, taken: list[Bundle], domain: str, made: Plan) -> Plan:
         """The plan without victims whose room nobody was promised, as long as such a plan holds.
 
         Upstream evicts all that a job can spare as soon as it needs any of it.
@@ -192,9 +188,7 @@ def demand(session: Session, job: Job) -> Worksheet:
     return Worksheet(order[:1] if session.job_ready(job) else order, sheet.tasks)
 
 
-def _plan(
-    session: Session, job: Job, sheet: Worksheet, victims: list[Task], domain: str, reason: str
-) -> Plan | None:
+def _plan(session: Session, job: Job, sheet: Worksheet, victims: list[Task], domain: str, reason: str) -> Plan | None:
     """Evict all victims and promise the job's tasks their places; nothing has happened where that fails."""
     was_ready = session.job_ready(job)
     statement = session.statement()

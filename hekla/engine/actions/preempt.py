@@ -120,9 +120,7 @@ class _Preemption:
         if errors is not None and errors.unresolvable is not None:
             mask &= ~errors.unresolvable
         for rows in session.shard_groups(np.flatnonzero(mask)):
-            found = self._aware(statement, task, rows, wanted) if self.topology_aware else self._plain(
-                statement, task, rows, wanted
-            )
+            found = self._aware(statement, task, rows, wanted) if self.topology_aware else self._plain(statement, task, rows, wanted)
             if found:
                 return True
         return False
@@ -148,9 +146,7 @@ class _Preemption:
         ]
 
     def _refused(self, task: Task, candidates: list[Task], victims: list[Task]) -> None:
-        self.search.refused(
-            self.session, "preemptable", lambda plugin: plugin.preemptable(task, candidates), candidates, victims
-        )
+        self.search.refused(self.session, "preemptable", lambda plugin: plugin.preemptable(task, candidates), candidates, victims)
 
     def _fits(self, task: Task, row: int) -> bool:
         session, job = self.session, task.job

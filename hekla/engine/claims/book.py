@@ -517,9 +517,7 @@ class ClaimBook:
         fields: list[Tree] = []
         bound = False
         for pick in picks:
-            group = next(
-                (one for one in self._pools[pick.device.key[:2]].groups if pick.device in one.devices), None
-            )
+            group = next((one for one in self._pools[pick.device.key[:2]].groups if pick.device in one.devices), None)
             if group is None:
                 continue
             if group.node or pick.device.tree.get("bindsToNode"):

@@ -322,8 +322,7 @@ class _Search:
 
 def _tolerated(choice: Choice, device: Device) -> bool:
     return all(
-        taint.effect not in (NO_SCHEDULE, NO_EXECUTE) or any(one.tolerates(taint) for one in choice.tolerations)
-        for taint in device.taints
+        taint.effect not in (NO_SCHEDULE, NO_EXECUTE) or any(one.tolerates(taint) for one in choice.tolerations) for taint in device.taints
     )
 
 

@@ -163,9 +163,7 @@ class Ascend:
     def sight(self, asker: Asker) -> Hashable:
         own = self.settings
         names = own.resource, own.memory_resource, own.core_resource
-        asked = tuple(
-            tuple((whole(one.limits, name), whole(one.requests, name)) for name in names) for one in asker.pods.containers
-        )
+        asked = tuple(tuple((whole(one.limits, name), whole(one.requests, name)) for name in names) for one in asker.pods.containers)
         return asked, asker.pods.annotations.get(MODE)
 
     def _by_network(self, cards: list[Card]) -> list[Card]:
@@ -185,13 +183,10 @@ class Ascend:
 
     def annotations(self, assignment: list[list[Chosen]], node: str, now: float) -> dict[str, str]:
         text = "".join(
-            "".join(f"{one.card.id},{self.settings.word},{one.memory},{one.cores}:" for one in container) + ";"
-            for container in assignment
+            "".join(f"{one.card.id},{self.settings.word},{one.memory},{one.cores}:" for one in container) + ";" for container in assignment
         )
         detail = [
-            {"UUID": one.card.id, "temp": one.template}
-            if one.template
-            else {"UUID": one.card.id, "memory": one.memory, "core": one.cores}
+            {"UUID": one.card.id, "temp": one.template} if one.template else {"UUID": one.card.id, "memory": one.memory, "core": one.cores}
             for container in assignment
             for one in container
         ]

@@ -187,9 +187,7 @@ class VirtualGpu:
                     for card in [one for one in read.cards if one.uuid and one.uuid in record.identity][:1]:
                         # A card may serve several containers of a pod, as it was handed out; each takes its share.
                         user = f"{holder.key}#{number}" if holder.key in card.users else holder.key
-                        card.book(
-                            user, record.identity, record.memory, record.cores, self.settings.factor, holder.group, holder.rules
-                        )
+                        card.book(user, record.identity, record.memory, record.cores, self.settings.factor, holder.group, holder.rules)
         return read
 
     # ------------------------------------------------------------------------------------------------- who fits where
@@ -199,11 +197,7 @@ class VirtualGpu:
         if wanted and wanted != cards.mode:
             return Fit(REFUSAL)
         trial = [card.copy() for card in cards.cards]
-        full = {
-            card.uuid
-            for card in trial
-            if cards.mode == "hami-core" and any(use.rules & asker.rules for use in card.users.values())
-        }
+        full = {card.uuid for card in trial if cards.mode == "hami-core" and any(use.rules & asker.rules for use in card.users.values())}
         containers: list[list[Record]] = []
         score = 0.0
         for number, need in enumerate(self.needs(asker.pods)):
@@ -326,9 +320,7 @@ def _record(text: str) -> Record | None:
 
 
 def encoded(containers: list[list[Record]]) -> str:
-    return ";".join(
-        "".join(f"{one.identity},{one.type},{one.memory},{one.cores}:" for one in container) for container in containers
-    )
+    return ";".join("".join(f"{one.identity},{one.type},{one.memory},{one.cores}:" for one in container) for container in containers)
 
 
 def settings_of(tree: Mapping[str, Any]) -> Settings:

@@ -306,9 +306,7 @@ class Capacity(Plugin):
                 chosen.append(task)
         return Victims(chosen)
 
-    def _may_take(
-        self, claiming: Branch, claimer: Task, theirs: Branch, task: Task, running: dict[str, Amounts]
-    ) -> bool:
+    def _may_take(self, claiming: Branch, claimer: Task, theirs: Branch, task: Task, running: dict[str, Amounts]) -> bool:
         asked = task.request.amounts
         mine = running.setdefault(theirs.name, dict(theirs.allocated))
         if not _guarantee_holds(theirs, mine, asked):

@@ -274,9 +274,7 @@ class DeviceShare(Plugin):
         holders = [
             Holder(one.key, one.pods, one.annotations, _group(one), self._rules(one), one.status)
             for one in table.tasks[row].values()
-            if one.key != without
-            and device.asked(one.pods)
-            and not (one.status is Status.RELEASING and one.key in self._gone)
+            if one.key != without and device.asked(one.pods) and not (one.status is Status.RELEASING and one.key in self._gone)
         ]
         return device.cards(facts, holders)
 
@@ -335,11 +333,7 @@ class DeviceShare(Plugin):
 
 def matching_rules(rules: Iterable[Mapping[str, str]], labels: Mapping[str, str]) -> frozenset[int]:
     """Numbers of the rules all of whose pairs are among the labels; an empty rule matches nobody."""
-    return frozenset(
-        number
-        for number, rule in enumerate(rules)
-        if rule and all(labels.get(name) == value for name, value in rule.items())
-    )
+    return frozenset(number for number, rule in enumerate(rules) if rule and all(labels.get(name) == value for name, value in rule.items()))
 
 
 def _show(session: Session, node: str, card: vgpu.Card) -> None:

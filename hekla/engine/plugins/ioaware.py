@@ -109,9 +109,7 @@ def _count(rows: dict[int, dict[str, int]], task: Task, by: int) -> None:
 
 def _between(traffic: Traffic, left: Mapping[str, int], right: Mapping[str, int]) -> float:
     """What the tasks on one node and those on another send each other."""
-    return sum(
-        traffic.get(frozenset((one, other)), 0.0) * many * more for one, many in left.items() for other, more in right.items()
-    )
+    return sum(traffic.get(frozenset((one, other)), 0.0) * many * more for one, many in left.items() for other, more in right.items())
 
 
 def read(text: str | None, roles: set[str]) -> Traffic:

@@ -114,9 +114,7 @@ class NetworkTopologyAware(Plugin):
         """As things stood when the cycle began; a domain that is let through may still turn out too full."""
         number = self.tree.number[name]
         kinds = ("idle", "future") if purpose == "allocate" else ("allocatable",)
-        return any(
-            less_equal(minimum, {resource: float(self._totals(kind, resource)[number]) for resource in minimum}) for kind in kinds
-        )
+        return any(less_equal(minimum, {resource: float(self._totals(kind, resource)[number]) for resource in minimum}) for kind in kinds)
 
     def _totals(self, kind: str, resource: str) -> Floats:
         found = self.totals.get((kind, resource))
@@ -154,9 +152,7 @@ class NetworkTopologyAware(Plugin):
     def hyper_node_rank(self, sub_job: SubJob, domains: list[str]) -> list[tuple[float, float]]:
         """What `hyper_node_order` gives, whichever of the domains are compared: by fullness, and what it adds between equals."""
         packed, scale = self._packed_together(sub_job), MAX_SCORE * self.weight
-        return [
-            (float(packed[self.tree.number[name]]) * scale, self._share_inside(sub_job, name) * scale) for name in domains
-        ]
+        return [(float(packed[self.tree.number[name]]) * scale, self._share_inside(sub_job, name) * scale) for name in domains]
 
     def hyper_node_bounds(self, sub_job: SubJob, domains: list[str], roomy: Bools | None) -> list[float]:
         """The most that `hyper_node_order` can give to any domain within each of these; `roomy`, `[domains]`, are the possible ones."""

@@ -161,8 +161,7 @@ class NodeGroup(Plugin):
         def holds(group: str) -> bool:
             held = self.held.get((queue, group), {})
             return all(
-                held.get(name, 0.0) + request.get(name, 0.0) < limit + EPSILON
-                for name, limit in rules.limits.get(group, {}).items()
+                held.get(name, 0.0) + request.get(name, 0.0) < limit + EPSILON for name, limit in rules.limits.get(group, {}).items()
             )
 
         return self._per_group(nodes, holds, unlabelled=True)

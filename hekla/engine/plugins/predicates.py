@@ -264,9 +264,7 @@ class Predicates(Plugin):
         return result
 
     @staticmethod
-    def _count_in_domain(
-        table: NodeTable, key: str, counts: NDArray[Any], codes: NDArray[np.int32]
-    ) -> NDArray[Any]:
+    def _count_in_domain(table: NodeTable, key: str, counts: NDArray[Any], codes: NDArray[np.int32]) -> NDArray[Any]:
         """`[rows]`: the sum over each row's domain; 0 where a row has no such label."""
         sums = np.append(domain_sums(table.label_codes(key), counts), 0.0)
         result: NDArray[Any] = sums[codes]
@@ -300,9 +298,7 @@ def _names_nobody(terms: tuple[NodeTerm, ...]) -> bool:
     return True
 
 
-def _domains(
-    pods: PodClass, hard: list[Spread], table: NodeTable
-) -> list[tuple[Spread, Bools, NDArray[np.int32]]]:
+def _domains(pods: PodClass, hard: list[Spread], table: NodeTable) -> list[tuple[Spread, Bools, NDArray[np.int32]]]:
     """For each constraint the nodes whose pods count, and the domains that they are in; the same until a node changes."""
 
     def compute() -> list[tuple[Spread, Bools, NDArray[np.int32]]]:

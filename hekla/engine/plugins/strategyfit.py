@@ -67,9 +67,7 @@ class ResourceStrategyFit(Plugin):
         self.weight = arguments.weight if arguments.weight >= 0 else _DEFAULT_WEIGHT
         stated = {name: _sound(one) for name, one in arguments.resources.items() if _usable(name)}
         self.exact = {name: one for name, one in stated.items() if not name.endswith("*")}
-        self.families = sorted(
-            ((name[:-1], one) for name, one in stated.items() if name.endswith("*")), key=lambda one: -len(one[0])
-        )
+        self.families = sorted(((name[:-1], one) for name, one in stated.items() if name.endswith("*")), key=lambda one: -len(one[0]))
         if not arguments.resources:
             self.exact = {CPU: Strategy(), MEMORY: Strategy()}
         self.scarce = {

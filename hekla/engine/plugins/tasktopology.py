@@ -187,9 +187,7 @@ class TaskTopology(Plugin):
             return None
         rows = range(len(nodes)) if nodes.rows is None else nodes.rows.tolist()
         avoided = {row: min(0, found.wishes.likes(task.role, roles, True)) for row, roles in found.placed.items()}
-        near = np.fromiter(
-            (bucket.nodes.get(row, 0) + avoided.get(row, 0) for row in rows), dtype=np.float64, count=len(nodes)
-        )
+        near = np.fromiter((bucket.nodes.get(row, 0) + avoided.get(row, 0) for row in rows), dtype=np.float64, count=len(nodes))
         fits, kept = _kept(bucket, task, nodes)
         result = np.where(fits, near + kept, 0.0)
         return result * 100.0 / found.largest if found.largest else result

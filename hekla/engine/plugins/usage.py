@@ -182,9 +182,7 @@ def sound(stated: Estimator) -> Estimator:
     return msgspec.structs.replace(stated, **changed)
 
 
-def estimate(
-    estimator: Estimator, requests: Amounts, limits: Amounts, best_effort: bool, factor: float
-) -> tuple[float, float]:
+def estimate(estimator: Estimator, requests: Amounts, limits: Amounts, best_effort: bool, factor: float) -> tuple[float, float]:
     """What a pod will probably use: millicores and bytes."""
     if best_effort:
         return factor * _best_effort(estimator.be_cpu, 1), factor * _best_effort(estimator.be_mem, 1024 * 1024)

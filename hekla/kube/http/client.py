@@ -390,9 +390,7 @@ class HttpClient:
                     connection.close("the request was given up")
                 raise
 
-    async def stream(
-        self, method: str, path: str, headers: bytes = b"", body: bytes = b"", timeout: float | None = None
-    ) -> Stream:
+    async def stream(self, method: str, path: str, headers: bytes = b"", body: bytes = b"", timeout: float | None = None) -> Stream:
         """One request whose answer is read piecewise; returns when the status and headers are there."""
         connection = await self._connect()
         connection.on_lost = self._streams.discard
@@ -507,9 +505,7 @@ class HttpClient:
                 name = (target.server_name or target.host) if context else None
                 if target.proxy is not None:
                     return await open_tunnel(loop, target.proxy, target.host, target.port, context, name, make)
-                transport, protocol = await loop.create_connection(
-                    make, target.host, target.port, ssl=context, server_hostname=name
-                )
+                transport, protocol = await loop.create_connection(make, target.host, target.port, ssl=context, server_hostname=name)
                 keep_alive(transport)
                 return protocol
         except TimeoutError:
@@ -522,9 +518,7 @@ class HttpClient:
         except FileNotFoundError:
             raise TransportError(f"{target}: no such socket; the server is not running", sent=False) from None
         except ConnectionRefusedError:
-            refused = (
-                f"the proxy {target.proxy.host} refused" if target.proxy else "connection refused; the server is not running"
-            )
+            refused = f"the proxy {target.proxy.host} refused" if target.proxy else "connection refused; the server is not running"
             raise TransportError(f"{target}: {refused}", sent=False) from None
         except OSError as error:
             raise TransportError(f"{target}: {error.strerror or error}", sent=False) from None

@@ -80,9 +80,7 @@ class Opening(asyncio.Protocol):
             self.answered.set_exception(TransportError(why, sent=True))
 
 
-async def open_upgrade(
-    host: str, port: int, tls: ssl.SSLContext | None, method: str, target: str, headers: Mapping[str, str]
-) -> Opening:
+async def open_upgrade(host: str, port: int, tls: ssl.SSLContext | None, method: str, target: str, headers: Mapping[str, str]) -> Opening:
     """Asks a server for an upgrade.  Raises TransportError, OSError; a refusal is an Opening whose status is not 101."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(CONNECT_TIMEOUT):

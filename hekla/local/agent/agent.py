@@ -294,4 +294,3 @@ class Agent:
 
     def all_pods(self) -> list[core.Pod]:
         return [pod for cache in self.pods.values() for pod in cache.all()]
-

@@ -124,8 +124,10 @@ class Run:
         self.forget_tasks()
         host.clock.leave(instance.slot)
         end = ended(pod, self.spec, instance)
-        if end.code == UNKNOWN_EXIT and host.groups is not None and host.groups.out_of_memory(
-            pod.metadata.uid, self.spec.name, instance.slot.attempt
+        if (
+            end.code == UNKNOWN_EXIT
+            and host.groups is not None
+            and host.groups.out_of_memory(pod.metadata.uid, self.spec.name, instance.slot.attempt)
         ):
             end.reason = "OOMKilled"
         if host.groups is not None:
@@ -177,10 +179,20 @@ def runs_of(pod: core.Pod) -> tuple[list[Run], list[Run]]:
     def make(spec: core.Container, init: bool) -> Run:
         sidecar = init and spec.restart_policy == "Always"
         first = ("PodInitializing", "") if pod.spec.init_containers else ("ContainerCreating", "")
-        return Run(spec, init, View(
-            spec.name, spec.image, waiting=first, sidecar=sidecar, policy="" if sidecar else spec.restart_policy,
-            rules=spec.restart_policy_rules, resources=spec.resources, mounts=spec.volume_mounts,
-        ))
+        return Run(
+            spec,
+            init,
+            View(
+                spec.name,
+                spec.image,
+                waiting=first,
+                sidecar=sidecar,
+                policy="" if sidecar else spec.restart_policy,
+                rules=spec.restart_policy_rules,
+                resources=spec.resources,
+                mounts=spec.volume_mounts,
+            ),
+        )
 
     return [make(spec, True) for spec in pod.spec.init_containers], [make(spec, False) for spec in pod.spec.containers]
 
@@ -205,9 +217,7 @@ def restore(run: Run, pod: core.Pod, directory: PodDirectory, host: Host, on_end
     """Finds again what an agent before this one did for a container; False when it never did anything."""
     slots = [slot for slot in directory.slots() if slot.container == run.spec.name]
     uid = pod.metadata.uid
-    reported = next(
-        (s for s in [*pod.status.init_container_statuses, *pod.status.container_statuses] if s.name == run.spec.name), None
-    )
+    reported = next((s for s in [*pod.status.init_container_statuses, *pod.status.container_statuses] if s.name == run.spec.name), None)
     if not slots:
         return restore_lost(run, reported)
     newest = slots[-1]

@@ -36,9 +36,7 @@ def text(status: int, message: str) -> Response:
 class Endpoint:
     """The node's own small HTTP service."""
 
-    def __init__(
-        self, root: Path, clock: Clock, find: Callable[[str, str], core.Pod | None], pods: Callable[[], list[core.Pod]]
-    ) -> None:
+    def __init__(self, root: Path, clock: Clock, find: Callable[[str, str], core.Pod | None], pods: Callable[[], list[core.Pod]]) -> None:
         self._root = root
         self._clock = clock
         self._find = find

@@ -225,9 +225,7 @@ class SpdyForward(SpdyWire):
             self.session.send(pair.error, str(error).encode(), end=True)
             self._close(number, pair)
             return
-        await carry(
-            pair.inlet, reader, writer, lambda data: self.write(pair.data, data), lambda: self.write(pair.data, b"", end=True)
-        )
+        await carry(pair.inlet, reader, writer, lambda data: self.write(pair.data, data), lambda: self.write(pair.data, b"", end=True))
         self._close(number, pair)
 
     def connection_lost(self, error: Exception | None) -> None:

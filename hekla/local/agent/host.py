@@ -245,9 +245,7 @@ class Host:
 
     def name(self, pod: core.Pod, address: str, directory: PodDirectory) -> None:
         """Gives a pod its hosts file, now, and its name to the other pods of its namespace, soon."""
-        named = Named(
-            hosts.peer_of(pod, address), directory, dict(pod.metadata.labels), list(pod.spec.host_aliases), naming.ports_of(pod)
-        )
+        named = Named(hosts.peer_of(pod, address), directory, dict(pod.metadata.labels), list(pod.spec.host_aliases), naming.ports_of(pod))
         self._names[pod.metadata.uid] = named
         if self.network is None:
             around = self._around(named.peer.namespace)

@@ -55,9 +55,7 @@ def kernel_hostname(pod: core.Pod) -> str:
     return hostname_of(pod)
 
 
-def content(
-    own: Peer, peers: Iterable[Peer], aliases: Iterable[core.HostAlias], services: Iterable[tuple[str, list[str]]] = ()
-) -> bytes:
+def content(own: Peer, peers: Iterable[Peer], aliases: Iterable[core.HostAlias], services: Iterable[tuple[str, list[str]]] = ()) -> bytes:
     """The whole file.  `services` are (address, names)."""
     lines = [HEADER, "127.0.0.1\tlocalhost", "::1\tlocalhost ip6-localhost ip6-loopback"]
     names = own.names() if not own.subdomain else [*own.names()[:1], own.hostname, *own.names()[1:]]

@@ -70,9 +70,7 @@ def try_namespaces() -> dict[str, str]:
     if sys.platform != "linux":
         return dict.fromkeys(("user", *KINDS), f"{sys.platform} has no namespaces")
     try:
-        done = subprocess.run(
-            [sys.executable, "-I", "-S", str(SPAWNER), "probe"], capture_output=True, timeout=PROBE_PATIENCE, check=True
-        )
+        done = subprocess.run([sys.executable, "-I", "-S", str(SPAWNER), "probe"], capture_output=True, timeout=PROBE_PATIENCE, check=True)
         answer = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         return dict.fromkeys(("user", *KINDS), f"the attempt failed: {error}")
@@ -133,8 +131,10 @@ def detect() -> Isolation:
             refused[kind] = "of no use without a private view of the files"
         usable = []
     namespaces = (*base, *usable) if usable else ()
-    network = network_refused() if "mount" in usable and "user" not in base else (
-        refused.get("mount", "") or "only root can connect network namespaces with this machine"
+    network = (
+        network_refused()
+        if "mount" in usable and "user" not in base
+        else (refused.get("mount", "") or "only root can connect network namespaces with this machine")
     )
     address = private_address_refused()
     cgroup, cgroup_refused = cgroups.find()

@@ -381,9 +381,7 @@ async def limited(whole: AsyncIterator[bytes], left: int | None) -> AsyncIterato
             return
 
 
-async def chunks(
-    descriptor: int, slot: Slot, options: Options, clock: Clock, running: Callable[[], bool]
-) -> AsyncIterator[bytes]:
+async def chunks(descriptor: int, slot: Slot, options: Options, clock: Clock, running: Callable[[], bool]) -> AsyncIterator[bytes]:
     """The log without its limit."""
     size = os.fstat(descriptor).st_size
     dates = Dates(slot)

@@ -100,9 +100,7 @@ class Reporter:
         """Sends one status; False when it must be tried again."""
         patch = {"metadata": {"uid": uid}, "status": report.status}
         try:
-            await self._client.patch(
-                self._kind, report.name, patch, report.namespace, type="strategic", subresource="status"
-            )
+            await self._client.patch(self._kind, report.name, patch, report.namespace, type="strategic", subresource="status")
         except (NotFound, Conflict):
             return True  # the pod is gone, or another one of its name has come
         except Invalid as error:

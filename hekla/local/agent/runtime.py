@@ -214,9 +214,7 @@ class Runtime:
 
     def _last_words(self, instance: Instance) -> Exit:
         """The end of a container whose keeper has gone."""
-        return instance.slot.give_up(
-            "ContainerStatusUnknown", "The container could not be located when the pod was terminated"
-        )
+        return instance.slot.give_up("ContainerStatusUnknown", "The container could not be located when the pod was terminated")
 
     # --- following --------------------------------------------------------------------------------------------------------
 

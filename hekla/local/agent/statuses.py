@@ -187,9 +187,7 @@ def mounted(mount: core.VolumeMount) -> Json:
     return found
 
 
-def condition(
-    kind: str, true: bool, reason: str, message: str, old: dict[str, core.PodCondition], generation: int, now: float
-) -> Json:
+def condition(kind: str, true: bool, reason: str, message: str, old: dict[str, core.PodCondition], generation: int, now: float) -> Json:
     """A condition whose transition time moves only when its status does."""
     status = "True" if true else "False"
     before = old.get(kind)

@@ -185,4 +185,3 @@ def wanted_ports(request: Request) -> list[int]:
     if not found:
         raise Refused(400, 'query parameter "ports" is required')
     return found
-

@@ -96,9 +96,7 @@ def secret_files(
     return select(volume, "secret", data, items, mode, optional)
 
 
-def downward_files(
-    volume: str, pod: core.Pod, items: list[core.DownwardAPIVolumeFile], mode: int, sources: Sources
-) -> dict[str, File]:
+def downward_files(volume: str, pod: core.Pod, items: list[core.DownwardAPIVolumeFile], mode: int, sources: Sources) -> dict[str, File]:
     files = {}
     for item in items:
         check_path(volume, item.path)
@@ -122,9 +120,7 @@ def payload(pod: core.Pod, volume: core.Volume, sources: Sources, tokens: Mappin
         return config_map_files(name, volume.config_map, volume.config_map.default_mode or DEFAULT_MODE, sources)
     if volume.secret is not None:
         secret = volume.secret
-        return secret_files(
-            name, secret.secret_name, secret.items, secret.optional, secret.default_mode or DEFAULT_MODE, sources
-        )
+        return secret_files(name, secret.secret_name, secret.items, secret.optional, secret.default_mode or DEFAULT_MODE, sources)
     if volume.downward_api is not None:
         return downward_files(name, pod, volume.downward_api.items, volume.downward_api.default_mode or DEFAULT_MODE, sources)
     if volume.projected is None:
@@ -217,8 +213,6 @@ def host_path(volume: str, source: core.HostPathVolumeSource) -> Path:
     except OSError as error:
         raise failed(volume, f"{path}: {error.strerror}") from error
     return path
-
-
 
 
 def memory_directory(root: Path, uid: str, volume: str, group: int | None) -> Path | None:

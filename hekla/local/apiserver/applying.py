@@ -165,5 +165,3 @@ def conflicting(conflicts: Conflicts) -> Refusal:
         for found in conflicts.found
     ]
     return Refusal(409, ownership.conflict_message(conflicts.found), details={"causes": causes})
-
-

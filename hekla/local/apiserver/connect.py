@@ -89,9 +89,7 @@ class Connections:
     async def admit(self, call: Call, options: Json) -> None:
         """Lets admission see the options of the connection."""
         found = call.route
-        attributes = Attributes(
-            call, found.resource, "CONNECT", found.namespace, found.name, options, None, subresource=found.subresource
-        )
+        attributes = Attributes(call, found.resource, "CONNECT", found.namespace, found.name, options, None, subresource=found.subresource)
         await self.admission.connect(attributes)
 
     async def carry(self, call: Call, host: str, port: int, target: str) -> Response | Upgrade:

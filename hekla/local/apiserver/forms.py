@@ -147,9 +147,7 @@ class MetadataListForm(MetadataForm):
 
     def list(self, resource: Resource, rows: list[Row], metadata: Json) -> bytes:
         items = [self.partial(row) for row in rows]
-        return encode(
-            {"kind": "PartialObjectMetadataList", "apiVersion": self.version, "metadata": metadata, "items": items or None}
-        )
+        return encode({"kind": "PartialObjectMetadataList", "apiVersion": self.version, "metadata": metadata, "items": items or None})
 
 
 def go_type(resource: Resource, suffix: str = "") -> str:

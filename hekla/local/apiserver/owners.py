@@ -242,9 +242,7 @@ class Book:
         self, scope: Scope, owners: Owners, owner: Owner, difference: merging.Difference
     ) -> tuple[tuple[Head, ...], tuple[int, ...], tuple[int, ...]]:
         """New heads, for each where its time comes from (the last is now), and which values they name."""
-        shares = {
-            head.owner: Share(head.version, fieldsets.decode(head.fields), number) for number, head in enumerate(owners.heads)
-        }
+        shares = {head.owner: Share(head.version, fieldsets.decode(head.fields), number) for number, head in enumerate(owners.heads)}
         after = ownership.updated_by(scope, {}, {}, shares, owner, len(owners.heads), difference)
         texts = [(found, share, fieldsets.text(share.fields)) for found, share in after.items()]
         wanted: list[int] = []
@@ -387,4 +385,3 @@ def _guess(value: Any, found: list[Any]) -> None:
                 _guess(item, found)
     else:
         found.append(type(value) is list)
-

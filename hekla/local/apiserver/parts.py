@@ -51,9 +51,7 @@ async def modify(writer: Writer, call: Call, change: Callable[[Json], Json], tou
     return row if pending is None else await writer.stored(pending)
 
 
-def _changed(
-    writer: Writer, call: Call, parts: Parts, row: Row, change: Callable[[Json], Json], touched: frozenset[str]
-) -> bool:
+def _changed(writer: Writer, call: Call, parts: Parts, row: Row, change: Callable[[Json], Json], touched: frozenset[str]) -> bool:
     """Accepts the new state, where there is one; False where the long way must be gone."""
     resource, subresource = call.resource, call.route.subresource
     kind, strategy = resource.kind, resource.kind.strategy

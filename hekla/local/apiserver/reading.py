@@ -172,7 +172,7 @@ async def list_objects(store: Store, request: Request, route: Route) -> Response
 def number_option(request: Request, name: str) -> int:
     text = request.option(name, "0")
     if not NUMBER(text):
-        raise bad_request(f'strconv.ParseInt: parsing {json.dumps(text, ensure_ascii=False)}: invalid syntax')
+        raise bad_request(f"strconv.ParseInt: parsing {json.dumps(text, ensure_ascii=False)}: invalid syntax")
     number = int(text)
     if not -(2**63) <= number < 2**63:
         raise bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')

@@ -85,6 +85,6 @@ def _add_field(resource: Resource, selection: Selection, field: str, sign: str, 
 def _label_test(wanted: Requirement) -> Test:
     key = wanted.key
     if wanted.operator is Operator.IN and len(wanted.values) == 1:
-        value, = wanted.values
+        (value,) = wanted.values
         return lambda row: row.labels.get(key) == value
     return lambda row: wanted.matches(row.labels)

@@ -337,9 +337,7 @@ class Writer:
         self.admission.last_look(operation)
         return new, held
 
-    def owned(
-        self, call: Call, resource: Resource, row: Row, old: Json, new: Json, given: Any, subresource: str
-    ) -> Ownership:
+    def owned(self, call: Call, resource: Resource, row: Row, old: Json, new: Json, given: Any, subresource: str) -> Ownership:
         """Who owns what after a change that is no apply; `given` are the managedFields that the client sent."""
         book, held = self.store.book, row.held
         endpoint = call.route.subresource or ("status" if subresource == "server" else "")

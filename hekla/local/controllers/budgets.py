@@ -27,13 +27,15 @@ PATIENCE = 120.0
 """Seconds within which a pod whose eviction was allowed must have been deleted."""
 LONGEST_WAIT = 0.5
 SCALED = {
-    ("apps", "ReplicaSet"): "replicasets", ("apps", "StatefulSet"): "statefulsets", ("apps", "Deployment"): "deployments",
+    ("apps", "ReplicaSet"): "replicasets",
+    ("apps", "StatefulSet"): "statefulsets",
+    ("apps", "Deployment"): "deployments",
     ("", "ReplicationController"): "replicationcontrollers",
 }
 UNMANAGED = (
     "Pods selected by this PodDisruptionBudget (selector: {}) were found to be unmanaged. As a result, the status of the PDB "
     "cannot be calculated correctly, which may result in undefined behavior. To account for these pods please set "
-    "\".spec.minAvailable\" field of the PDB to an integer value."
+    '".spec.minAvailable" field of the PDB to an integer value.'
 )
 
 
@@ -60,8 +62,14 @@ class BudgetController(Controller):
     name = "disruption"
 
     def __init__(
-        self, client: Client, budgets: Cache[Json], pods: Cache[Pod], scaled: list[Cache[Json]], plurals: Callable[[str, str], str],
-        recorder: Recorder, clock: Callable[[], float] = time.time,
+        self,
+        client: Client,
+        budgets: Cache[Json],
+        pods: Cache[Pod],
+        scaled: list[Cache[Json]],
+        plurals: Callable[[str, str], str],
+        recorder: Recorder,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """`scaled` are caches of things that have a scale; `plurals` gives the plural of a kind (apiVersion, kind), "" if unknown."""
         super().__init__(budgets, pods)
@@ -121,11 +129,18 @@ class BudgetController(Controller):
         disrupted, wait = self.still_disrupted(budget, pods)
         healthy = sum(1 for pod in pods if pod.ready and not pod.deleting and pod.metadata.name not in disrupted)
         allowed = max(0, healthy - desired) if expected > 0 else 0
-        await self.write(budget, {
-            "observedGeneration": budget["metadata"].get("generation", 0), "disruptionsAllowed": allowed, "currentHealthy": healthy,
-            "desiredHealthy": desired, "expectedPods": expected, "disruptedPods": disrupted,
-            "conditions": [condition("True" if allowed else "False", "SufficientPods" if allowed else "InsufficientPods")],
-        })
+        await self.write(
+            budget,
+            {
+                "observedGeneration": budget["metadata"].get("generation", 0),
+                "disruptionsAllowed": allowed,
+                "currentHealthy": healthy,
+                "desiredHealthy": desired,
+                "expectedPods": expected,
+                "disruptedPods": disrupted,
+                "conditions": [condition("True" if allowed else "False", "SufficientPods" if allowed else "InsufficientPods")],
+            },
+        )
         return wait
 
     # --- counting -----------------------------------------------------------------------------------------------------------
@@ -208,10 +223,14 @@ class BudgetController(Controller):
             left = instant(since) + PATIENCE - self.clock()
             if left <= 0:
                 self.recorder.event(
-                    {"apiVersion": "v1", "kind": "Pod",
-                     "metadata": {"name": name, "namespace": pod.metadata.namespace, "uid": pod.metadata.uid}},
-                    "Warning", "NotDeleted", f"Pod was expected by PDB {pod.metadata.namespace}/{budget['metadata']['name']} to be "
-                    "deleted but it wasn't",
+                    {
+                        "apiVersion": "v1",
+                        "kind": "Pod",
+                        "metadata": {"name": name, "namespace": pod.metadata.namespace, "uid": pod.metadata.uid},
+                    },
+                    "Warning",
+                    "NotDeleted",
+                    f"Pod was expected by PDB {pod.metadata.namespace}/{budget['metadata']['name']} to be deleted but it wasn't",
                 )
                 continue
             kept[name] = since
@@ -223,10 +242,15 @@ class BudgetController(Controller):
     async def fail_safe(self, budget: Json, why: str) -> None:
         """Nothing may be disrupted as long as nobody can count."""
         status = budget.get("status") or {}
-        await self.write(budget, {
-            **status, "disruptionsAllowed": 0, "observedGeneration": budget["metadata"].get("generation", 0),
-            "conditions": [condition("False", "SyncFailed", why)],
-        })
+        await self.write(
+            budget,
+            {
+                **status,
+                "disruptionsAllowed": 0,
+                "observedGeneration": budget["metadata"].get("generation", 0),
+                "conditions": [condition("False", "SyncFailed", why)],
+            },
+        )
 
     async def write(self, budget: Json, status: Json) -> None:
         """Writes a status that differs.  It carries the version that was looked at: an eviction may have been allowed meanwhile."""

@@ -18,7 +18,7 @@ NO_PROVISIONER = "kubernetes.io/no-provisioner"
 
 
 def key(obj: Json) -> str:
-    """"namespace/name" of a claim."""
+    """ "namespace/name" of a claim."""
     meta = obj["metadata"]
     return f"{meta['namespace']}/{meta['name']}"
 

@@ -132,7 +132,8 @@ class Crew:
     def takers(self, pod: Pod) -> list[str]:
         """The owners whose selector takes an orphan."""
         return [
-            key_of(owner) for owner in self.owners.by("namespace", pod.metadata.namespace)
+            key_of(owner)
+            for owner in self.owners.by("namespace", pod.metadata.namespace)
             if matches(self.selector(owner), pod.metadata.labels)
         ]
 

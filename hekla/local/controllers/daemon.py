@@ -70,9 +70,16 @@ class Manager:
 
     def __init__(self, client: Client, recorder: Recorder, certificate: str, storage: Path | None, grace: float) -> None:
         by_namespace = {"namespace": in_namespace}
-        pods: Cache[Pod] = Cache(client, PODS, indexes={
-            "namespace": lambda pod: [pod.metadata.namespace], "node": node_of, "claim": lambda pod: pod.claims, HOLDER: holder,
-        })
+        pods: Cache[Pod] = Cache(
+            client,
+            PODS,
+            indexes={
+                "namespace": lambda pod: [pod.metadata.namespace],
+                "node": node_of,
+                "claim": lambda pod: pod.claims,
+                HOLDER: holder,
+            },
+        )
         namespaces = Cache(client, NAMESPACE.untyped)
         services = Cache(client, SERVICE.untyped, indexes=by_namespace)
         replica_sets = Cache(client, REPLICA_SET.untyped, indexes=by_namespace)
@@ -136,7 +143,7 @@ FLAGS = (
     *connection_flags(0),
     Flag("root-ca-file", TEXT, "", "certificate of the authority that every namespace is given"),
     Flag("node-monitor-grace-period", SECONDS, GRACE, "how long a node may be silent before it counts as lost"),
-    Flag("storage-dir", TEXT, "", "directory below which volumes of the class \"standard\" are made; empty for no such class"),
+    Flag("storage-dir", TEXT, "", 'directory below which volumes of the class "standard" are made; empty for no such class'),
 )
 
 

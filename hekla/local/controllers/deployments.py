@@ -134,9 +134,7 @@ class DeploymentController(Controller):
 
     # the way from one template to the next
 
-    async def roll(
-        self, deployment: Json, new: Json | None, sets: list[Json], conditions: Conditions
-    ) -> tuple[Json | None, bool]:
+    async def roll(self, deployment: Json, new: Json | None, sets: list[Json], conditions: Conditions) -> tuple[Json | None, bool]:
         """One step; gives the new ReplicaSet and whether anything was resized."""
         spec, wanted = deployment["spec"], replicas_of(deployment)
         old = [s for s in sets if new is None or s["metadata"]["uid"] != new["metadata"]["uid"]]
@@ -168,9 +166,12 @@ class DeploymentController(Controller):
         selector["matchLabels"] = {**(selector.get("matchLabels") or {}), HASH: digest}
         revision = max(map(revision_of, sets), default=0) + 1
         body: Json = {
-            "apiVersion": "apps/v1", "kind": "ReplicaSet",
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
             "metadata": {
-                "name": f"{meta['name']}-{digest}", "namespace": meta["namespace"], "labels": template["metadata"]["labels"],
+                "name": f"{meta['name']}-{digest}",
+                "namespace": meta["namespace"],
+                "labels": template["metadata"]["labels"],
                 "annotations": {**self.passed_on(deployment), REVISION: str(revision), **self.sized_for(deployment)},
                 "ownerReferences": [reference(DEPLOYMENT, deployment)],
             },
@@ -239,9 +240,7 @@ class DeploymentController(Controller):
         if size == before:
             return False
         word = "up" if size > before else "down"
-        self.recorder.event(
-            deployment, "Normal", "ScalingReplicaSet", f"Scaled {word} replica set {meta['name']} from {before} to {size}"
-        )
+        self.recorder.event(deployment, "Normal", "ScalingReplicaSet", f"Scaled {word} replica set {meta['name']} from {before} to {size}")
         return True
 
     # annotations
@@ -342,7 +341,8 @@ class DeploymentController(Controller):
         if owner is not None:
             return {f"{meta['namespace']}/{owner['name']}"} if owner["kind"] == "Deployment" else set()
         return {
-            key_of(deployment) for deployment in self.deployments.by("namespace", meta["namespace"])
+            key_of(deployment)
+            for deployment in self.deployments.by("namespace", meta["namespace"])
             if matches(deployment["spec"].get("selector"), meta.get("labels") or {})
         }
 

@@ -116,6 +116,7 @@ def given(claim: Json) -> Iterator[tuple[Device, list[Toleration]]]:
     """The devices that a claim has, and what it tolerates of each."""
     results: list[dict[str, Any]] = (((claim.get("status") or {}).get("allocation") or {}).get("devices") or {}).get("results") or []
     for one in results:
-        yield (one["driver"], one["pool"], one["device"]), [
-            msgspec.convert(toleration, Toleration) for toleration in one.get("tolerations") or ()
-        ]
+        yield (
+            (one["driver"], one["pool"], one["device"]),
+            [msgspec.convert(toleration, Toleration) for toleration in one.get("tolerations") or ()],
+        )

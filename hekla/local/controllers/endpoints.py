@@ -32,9 +32,9 @@ def chosen(service: Json, pods: Iterable[Pod]) -> list[Pod]:
     selector = service["spec"].get("selector") or {}
     return sorted(
         (
-            pod for pod in pods
-            if pod.status.pod_ip and not pod.finished
-            and all(pod.metadata.labels.get(key) == value for key, value in selector.items())
+            pod
+            for pod in pods
+            if pod.status.pod_ip and not pod.finished and all(pod.metadata.labels.get(key) == value for key, value in selector.items())
         ),
         key=lambda pod: pod.metadata.name,
     )
@@ -47,7 +47,9 @@ def target_port(port: Json, pod: Pod) -> int | None:
         return target
     sidecars = (container for container in pod.spec.init_containers if container.restart_policy == "Always")
     named = (
-        p for container in (*pod.spec.containers, *sidecars) for p in container.ports
+        p
+        for container in (*pod.spec.containers, *sidecars)
+        for p in container.ports
         if p.name == target and p.protocol == port.get("protocol", "TCP")
     )
     return next((p.container_port for p in named), None)
@@ -112,7 +114,8 @@ def endpoints(service: Json, pods: list[Pod]) -> Json:
     if service["spec"].get("clusterIP") == "None":
         labels[HEADLESS] = ""
     tree: Json = {
-        "apiVersion": "v1", "kind": "Endpoints",
+        "apiVersion": "v1",
+        "kind": "Endpoints",
         "metadata": {"name": meta["name"], "namespace": meta["namespace"], "labels": labels},
     }
     if len(pods) > MOST_ADDRESSES:
@@ -148,12 +151,23 @@ def slice_body(service: Json) -> Json:
     labels.pop(HEADLESS, None)
     if service["spec"].get("clusterIP") == "None":
         labels[HEADLESS] = ""
-    return {"metadata": {
-        "generateName": f"{meta['name']}-", "namespace": meta["namespace"], "labels": labels,
-        "ownerReferences": [{
-            "apiVersion": "v1", "kind": "Service", "name": meta["name"], "uid": meta["uid"], "controller": True, "blockOwnerDeletion": True,
-        }],
-    }}
+    return {
+        "metadata": {
+            "generateName": f"{meta['name']}-",
+            "namespace": meta["namespace"],
+            "labels": labels,
+            "ownerReferences": [
+                {
+                    "apiVersion": "v1",
+                    "kind": "Service",
+                    "name": meta["name"],
+                    "uid": meta["uid"],
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        }
+    }
 
 
 def endpoint(service: Json, pod: Pod, zone: str = "") -> Json:
@@ -218,7 +232,13 @@ class EndpointsController(Controller):
     name = "endpoints"
 
     def __init__(
-        self, client: Client, services: Cache[Json], pods: Cache[Pod], nodes: Cache[Node], written: Cache[Json], pieces: Cache[Owned],
+        self,
+        client: Client,
+        services: Cache[Json],
+        pods: Cache[Pod],
+        nodes: Cache[Node],
+        written: Cache[Json],
+        pieces: Cache[Owned],
     ) -> None:
         """`written` are the Endpoints and `pieces` the slices that are there."""
         super().__init__(services, pods, nodes, written, pieces)

@@ -49,7 +49,12 @@ class TaintEvictionController(Controller):
     workers = 8
 
     def __init__(
-        self, client: Client, nodes: Cache[Node], pods: Cache[Pod], recorder: Recorder, clock: Callable[[], float] = time.time,
+        self,
+        client: Client,
+        nodes: Cache[Node],
+        pods: Cache[Pod],
+        recorder: Recorder,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(nodes, pods)
         self.client = client
@@ -116,8 +121,11 @@ async def evict(client: Client, recorder: Recorder, pod: Pod, manager: str, now:
     target = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}}
     recorder.event(target, "Normal", f"{who}Eviction", f"Marking for deletion Pod {pod.key}")
     condition = {
-        "type": "DisruptionTarget", "status": "True", "reason": f"DeletionBy{who}",
-        "message": f"{manager}: deleting due to NoExecute taint", "lastTransitionTime": stamp(now),
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": f"DeletionBy{who}",
+        "message": f"{manager}: deleting due to NoExecute taint",
+        "lastTransitionTime": stamp(now),
     }
     await disrupt(client, pod, {"conditions": [condition]})
 

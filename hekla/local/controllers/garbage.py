@@ -92,10 +92,7 @@ class GarbageCollector(Controller):
 
     async def watch_served(self, shared: Mapping[str, Cache[Pod]]) -> None:
         """Starts to watch what is new, stops what is no longer served."""
-        wanted = {
-            r for r in await served(self.client)
-            if {"list", "watch", "delete"} <= r.verbs and (r.group, r.plural) not in LEFT_ALONE
-        }
+        wanted = {r for r in await served(self.client) if {"list", "watch", "delete"} <= r.verbs and (r.group, r.plural) not in LEFT_ALONE}
         self.resources = {(r.api_version, r.kind): r for r in wanted}
         for resource in self.watched.keys() - wanted:
             await self.watched.pop(resource).stop()
@@ -224,19 +221,23 @@ class GarbageCollector(Controller):
         if meta.uid != owner.uid:
             self.remember_gone(owner.uid)
             return None
-        return Record(resource, meta.namespace, meta.name, meta.uid, meta.owner_references, meta.finalizers,
-                      meta.deletion_timestamp is not None)
+        return Record(
+            resource, meta.namespace, meta.name, meta.uid, meta.owner_references, meta.finalizers, meta.deletion_timestamp is not None
+        )
 
     def warn_of_namespace(self, record: Record, owner: OwnerReference) -> None:
         self.recorder.event(
-            self.as_object(record), "Warning", "OwnerRefInvalidNamespace",
+            self.as_object(record),
+            "Warning",
+            "OwnerRefInvalidNamespace",
             f"ownerRef [{owner.api_version}/{owner.kind}, name: {owner.name}, uid: {owner.uid}] "
             f'does not exist in namespace "{record.namespace}"',
         )
 
     def as_object(self, record: Record) -> Json:
         return {
-            "apiVersion": record.resource.api_version, "kind": record.resource.kind,
+            "apiVersion": record.resource.api_version,
+            "kind": record.resource.kind,
             "metadata": {"name": record.name, "namespace": record.namespace, "uid": record.uid},
         }
 

@@ -73,7 +73,4 @@ class Graph:
 
     def blocking(self, uid: str) -> list[Record]:
         """The dependents that must be gone before an owner deleted in the foreground may go."""
-        return [
-            record for record in self.of(uid)
-            if any(owner.uid == uid and owner.block_owner_deletion for owner in record.owners)
-        ]
+        return [record for record in self.of(uid) if any(owner.uid == uid and owner.block_owner_deletion for owner in record.owners)]

@@ -31,9 +31,12 @@ LEASE_NAMESPACE = "kube-node-lease"
 
 PREFIX = "node.kubernetes.io/"
 BY_CONDITION = {
-    ("Ready", "False"): "not-ready", ("Ready", "Unknown"): "unreachable",
-    ("MemoryPressure", "True"): "memory-pressure", ("DiskPressure", "True"): "disk-pressure",
-    ("PIDPressure", "True"): "pid-pressure", ("NetworkUnavailable", "True"): "network-unavailable",
+    ("Ready", "False"): "not-ready",
+    ("Ready", "Unknown"): "unreachable",
+    ("MemoryPressure", "True"): "memory-pressure",
+    ("DiskPressure", "True"): "disk-pressure",
+    ("PIDPressure", "True"): "pid-pressure",
+    ("NetworkUnavailable", "True"): "network-unavailable",
 }
 NO_SCHEDULE = {*(PREFIX + name for name in BY_CONDITION.values()), PREFIX + "unschedulable"}
 NO_EXECUTE = {PREFIX + "not-ready", PREFIX + "unreachable"}
@@ -69,7 +72,8 @@ def with_taints(node: Node, *, evict: bool, now: float) -> list[Json] | None:
     # As the reference does, only taints that evict say since when; time is what tolerations count from.
     added = tuple(
         Taint(key, "", effect, stamp(now) if effect == "NoExecute" or key == PREFIX + "unschedulable" else "")
-        for key, effect in wanted if (key, effect) not in there
+        for key, effect in wanted
+        if (key, effect) not in there
     )
     return as_json(kept + added)
 
@@ -80,7 +84,12 @@ class NodeLifecycleController(Controller):
     name = "node-lifecycle"
 
     def __init__(
-        self, client: Client, nodes: Cache[Node], pods: Cache[Pod], recorder: Recorder, grace: float = GRACE,
+        self,
+        client: Client,
+        nodes: Cache[Node],
+        pods: Cache[Pod],
+        recorder: Recorder,
+        grace: float = GRACE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(nodes, pods)
@@ -120,7 +129,9 @@ class NodeLifecycleController(Controller):
         if old is None or (old.status.heartbeat != new.status.heartbeat and new.ready != "Unknown"):
             self.heard[new.name] = self.clock()
         if (
-            old is None or old.status.conditions != new.status.conditions or old.spec.taints != new.spec.taints
+            old is None
+            or old.status.conditions != new.status.conditions
+            or old.spec.taints != new.spec.taints
             or old.spec.unschedulable != new.spec.unschedulable
         ):
             self.queue.add(new.name)
@@ -205,7 +216,9 @@ class NodeLifecycleController(Controller):
                 continue
             posted = status is not None
             condition: Json = {
-                "type": kind, "status": "Unknown", "lastTransitionTime": now,
+                "type": kind,
+                "status": "Unknown",
+                "lastTransitionTime": now,
                 "reason": "NodeStatusUnknown" if posted else "NodeStatusNeverUpdated",
                 "message": "Kubelet stopped posting node status." if posted else "Kubelet never posted node status.",
             }

@@ -80,15 +80,25 @@ class MirroringController(Controller):
             return None
         meta = endpoints["metadata"]
         annotations = {
-            k: v for k, v in (meta.get("annotations") or {}).items()
+            k: v
+            for k, v in (meta.get("annotations") or {}).items()
             if k != LAST_CHANGE and not k.startswith("kubectl.kubernetes.io/last-applied")
         }
         metadata: Json = {
-            "generateName": f"{name}-", "namespace": namespace, "annotations": annotations,
+            "generateName": f"{name}-",
+            "namespace": namespace,
+            "annotations": annotations,
             "labels": {**(meta.get("labels") or {}), SERVICE_NAME: name, MANAGED_BY: MANAGER},
-            "ownerReferences": [{
-                "apiVersion": "v1", "kind": "Endpoints", "name": name, "uid": meta["uid"], "controller": True, "blockOwnerDeletion": True,
-            }],
+            "ownerReferences": [
+                {
+                    "apiVersion": "v1",
+                    "kind": "Endpoints",
+                    "name": name,
+                    "uid": meta["uid"],
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
         }
         groups = groups_of(endpoints)
         if groups:
@@ -96,5 +106,3 @@ class MirroringController(Controller):
         else:
             await self.slices.remove(namespace, name)
         return None
-
-

@@ -95,14 +95,24 @@ class NamespaceController(Controller):
         finalizers = ", ".join(f"{name} in {count} resource instances" for name, count in sorted(holders.items()))
         conditions = [
             condition("NamespaceDeletionDiscoveryFailure", False, "ResourcesDiscovered", "All resources successfully discovered"),
-            condition("NamespaceDeletionGroupVersionParsingFailure", False, "ParsedGroupVersions",
-                      "All legacy kube types successfully parsed"),
-            condition("NamespaceDeletionContentFailure", False, "ContentDeleted",
-                      "All content successfully deleted, may be waiting on finalization"),
+            condition(
+                "NamespaceDeletionGroupVersionParsingFailure", False, "ParsedGroupVersions", "All legacy kube types successfully parsed"
+            ),
+            condition(
+                "NamespaceDeletionContentFailure",
+                False,
+                "ContentDeleted",
+                "All content successfully deleted, may be waiting on finalization",
+            ),
             condition("NamespaceContentRemaining", True, "SomeResourcesRemain", f"Some resources are remaining: {content}"),
-            condition("NamespaceFinalizersRemaining", bool(holders), "SomeFinalizersRemain" if holders else "ContentHasNoFinalizers",
-                      f"Some content in the namespace has finalizers remaining: {finalizers}" if holders
-                      else "All content-preserving finalizers finished"),
+            condition(
+                "NamespaceFinalizersRemaining",
+                bool(holders),
+                "SomeFinalizersRemain" if holders else "ContentHasNoFinalizers",
+                f"Some content in the namespace has finalizers remaining: {finalizers}"
+                if holders
+                else "All content-preserving finalizers finished",
+            ),
         ]
         before = {c["type"]: (c["status"], c["message"]) for c in namespace.get("status", {}).get("conditions", ())}
         if before == {c["type"]: (c["status"], c["message"]) for c in conditions}:
@@ -141,10 +151,13 @@ class AccountController(Controller):
         data = {"ca.crt": self.certificate}
         await self.make(SERVICE_ACCOUNT, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}, key)
         config_map = {
-            "apiVersion": "v1", "kind": "ConfigMap", "data": data,
-            "metadata": {"name": ROOT_CERTIFICATE, "annotations": {
-                "kubernetes.io/description": "The certificate of the authority that signed the API server's certificate."
-            }},
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "data": data,
+            "metadata": {
+                "name": ROOT_CERTIFICATE,
+                "annotations": {"kubernetes.io/description": "The certificate of the authority that signed the API server's certificate."},
+            },
         }
         if not await self.make(CONFIG_MAP, config_map, key):
             there = await self.client.get(CONFIG_MAP.untyped, ROOT_CERTIFICATE, key)

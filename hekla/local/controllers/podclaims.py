@@ -86,9 +86,14 @@ class EphemeralVolumeController(Controller):
         template = next(one["ephemeral"]["volumeClaimTemplate"] for one in full["spec"]["volumes"] if one["name"] == volume)
         given = template.get("metadata") or {}
         body = {
-            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": template["spec"],
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "spec": template["spec"],
             "metadata": {
-                "name": name, "labels": given.get("labels"), "annotations": given.get("annotations"), "ownerReferences": [owner_of(pod)],
+                "name": name,
+                "labels": given.get("labels"),
+                "annotations": given.get("annotations"),
+                "ownerReferences": [owner_of(pod)],
             },
         }
         try:
@@ -194,17 +199,23 @@ class ResourceClaimController(Controller):
         if tree is None:
             self.waiting.setdefault(key, set()).add(pod.key)
             self.recorder.event(
-                target(pod), "Warning", "FailedResourceClaimCreation",
+                target(pod),
+                "Warning",
+                "FailedResourceClaimCreation",
                 f'PodResourceClaim {name}: resource claim template "{template}": '
                 f'resourceclaimtemplate.resource.k8s.io "{template}" not found',
             )
             return ""
         spec, given = tree["spec"], tree["spec"].get("metadata") or {}
         body = {
-            "apiVersion": RESOURCE_CLAIM.api_version, "kind": "ResourceClaim", "spec": spec["spec"],
+            "apiVersion": RESOURCE_CLAIM.api_version,
+            "kind": "ResourceClaim",
+            "spec": spec["spec"],
             "metadata": {
-                "generateName": f"{meta.name}-{name}-", "labels": given.get("labels"),
-                "annotations": {**(given.get("annotations") or {}), POD_CLAIM_NAME: name}, "ownerReferences": [owner_of(pod)],
+                "generateName": f"{meta.name}-{name}-",
+                "labels": given.get("labels"),
+                "annotations": {**(given.get("annotations") or {}), POD_CLAIM_NAME: name},
+                "ownerReferences": [owner_of(pod)],
             },
         }
         made = await self.client.create(RESOURCE_CLAIM.untyped, body, meta.namespace)

@@ -31,7 +31,12 @@ class PodCollector(Controller):
     name = "podgc"
 
     def __init__(
-        self, client: Client, nodes: Cache[Node], pods: Cache[Pod], quarantine: float = QUARANTINE, most_finished: int = MOST_FINISHED,
+        self,
+        client: Client,
+        nodes: Cache[Node],
+        pods: Cache[Pod],
+        quarantine: float = QUARANTINE,
+        most_finished: int = MOST_FINISHED,
     ) -> None:
         super().__init__(nodes, pods)
         self.client = client
@@ -120,8 +125,13 @@ class PodCollector(Controller):
             return
         status: Json = {"phase": "Failed"}
         if why:
-            status["conditions"] = [{
-                "type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC", "message": why,
-                "lastTransitionTime": stamp(time.time()),
-            }]
+            status["conditions"] = [
+                {
+                    "type": "DisruptionTarget",
+                    "status": "True",
+                    "reason": "DeletionByPodGC",
+                    "message": why,
+                    "lastTransitionTime": stamp(time.time()),
+                }
+            ]
         await disrupt(self.client, pod, status, grace=0)

@@ -35,7 +35,12 @@ class Conditions:
             return
         since = old["lastTransitionTime"] if old is not None and old["status"] == status else self.now
         self.by_type[kind] = {
-            "type": kind, "status": status, "reason": reason, "message": message, "lastUpdateTime": self.now, "lastTransitionTime": since,
+            "type": kind,
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "lastUpdateTime": self.now,
+            "lastTransitionTime": since,
         }
 
     def drop(self, kind: str) -> None:
@@ -55,9 +60,12 @@ def counts(deployment: Json, new: Json | None, sets: list[Json]) -> Json:
     replicas, available = total("replicas", sets), total("availableReplicas", sets)
     asked = sum(replica_set["spec"].get("replicas", 1) for replica_set in sets)
     found: Json = {
-        "replicas": replicas, "updatedReplicas": total("replicas", [new] if new is not None else []),
-        "readyReplicas": total("readyReplicas", sets), "availableReplicas": available,
-        "unavailableReplicas": max(0, asked - available), "collisionCount": before.get("collisionCount", 0),
+        "replicas": replicas,
+        "updatedReplicas": total("replicas", [new] if new is not None else []),
+        "readyReplicas": total("readyReplicas", sets),
+        "availableReplicas": available,
+        "unavailableReplicas": max(0, asked - available),
+        "collisionCount": before.get("collisionCount", 0),
     }
     found = {name: count for name, count in found.items() if count}
     if any("terminatingReplicas" in replica_set.get("status", {}) for replica_set in sets):

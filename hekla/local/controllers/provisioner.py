@@ -38,7 +38,13 @@ class Provisioner(Controller):
     name = "local-path"
 
     def __init__(
-        self, client: Client, volumes: Cache[Json], found: Cache[Json], classes: Cache[Json], recorder: Recorder, root: Path,
+        self,
+        client: Client,
+        volumes: Cache[Json],
+        found: Cache[Json],
+        classes: Cache[Json],
+        recorder: Recorder,
+        root: Path,
     ) -> None:
         super().__init__(volumes, found, classes)
         self.client = client
@@ -72,9 +78,13 @@ class Provisioner(Controller):
 
     async def make_class(self) -> None:
         body: Json = {
-            "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "provisioner": PROVISIONER, "reclaimPolicy": "Delete",
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "provisioner": PROVISIONER,
+            "reclaimPolicy": "Delete",
             "metadata": {"name": CLASS, "annotations": {claims.DEFAULT_CLASS: "true"}},
-            "volumeBindingMode": "WaitForFirstConsumer", "allowVolumeExpansion": True,
+            "volumeBindingMode": "WaitForFirstConsumer",
+            "allowVolumeExpansion": True,
         }
         try:
             await self.client.create(STORAGE_CLASS.untyped, body)
@@ -185,15 +195,23 @@ def volume_of(claim: Json, made: Json, path: Path, node: str) -> Json:
     """The volume that stands for a directory."""
     meta, spec = claim["metadata"], claim["spec"]
     body: Json = {
-        "apiVersion": "v1", "kind": "PersistentVolume",
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
         "metadata": {"name": f"pvc-{meta['uid']}", "annotations": {claims.PROVISIONED_BY: PROVISIONER}},
         "spec": {
-            "capacity": {"storage": spec["resources"]["requests"]["storage"]}, "accessModes": spec.get("accessModes"),
-            "volumeMode": "Filesystem", "persistentVolumeReclaimPolicy": made.get("reclaimPolicy", "Delete"),
-            "storageClassName": made["metadata"]["name"], "hostPath": {"path": str(path), "type": "DirectoryOrCreate"},
+            "capacity": {"storage": spec["resources"]["requests"]["storage"]},
+            "accessModes": spec.get("accessModes"),
+            "volumeMode": "Filesystem",
+            "persistentVolumeReclaimPolicy": made.get("reclaimPolicy", "Delete"),
+            "storageClassName": made["metadata"]["name"],
+            "hostPath": {"path": str(path), "type": "DirectoryOrCreate"},
             "claimRef": {
-                "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": meta["namespace"], "name": meta["name"],
-                "uid": meta["uid"], "resourceVersion": meta["resourceVersion"],
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "namespace": meta["namespace"],
+                "name": meta["name"],
+                "uid": meta["uid"],
+                "resourceVersion": meta["resourceVersion"],
             },
         },
     }

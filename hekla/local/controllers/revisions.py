@@ -126,6 +126,7 @@ def queue_keys(kind: Kind[Json], owners: Cache[Json], revision: Json) -> list[st
     if owner is not None:
         return [f"{meta['namespace']}/{owner['name']}"] if owner["kind"] == kind.kind else []
     return [
-        f"{meta['namespace']}/{name_of(found)}" for found in owners.by("namespace", meta["namespace"])
+        f"{meta['namespace']}/{name_of(found)}"
+        for found in owners.by("namespace", meta["namespace"])
         if matches(found["spec"].get("selector"), meta.get("labels") or {})
     ]

@@ -42,9 +42,11 @@ def identity(endpoint: Json) -> str:
 
 
 def port_key(ports: Iterable[Json] | None) -> tuple[tuple[object, ...], ...]:
-    return tuple(sorted(
-        ((p.get("name") or "", p.get("port") or 0, p.get("protocol") or "TCP", p.get("appProtocol") or "") for p in ports or ()),
-    ))
+    return tuple(
+        sorted(
+            ((p.get("name") or "", p.get("port") or 0, p.get("protocol") or "TCP", p.get("appProtocol") or "") for p in ports or ()),
+        )
+    )
 
 
 def plan(body: Json, there: list[Json], groups: list[Group]) -> Changes:
@@ -101,19 +103,30 @@ def write(piece: Json, body: Json, endpoints: list[Json], ports: list[Json], cha
     """Notes the update of a slice where it says something else."""
     labels = body["metadata"]["labels"]
     same = (
-        (piece.get("endpoints") or []) == endpoints and port_key(piece.get("ports")) == port_key(ports)
+        (piece.get("endpoints") or []) == endpoints
+        and port_key(piece.get("ports")) == port_key(ports)
         and (piece["metadata"].get("labels") or {}) == labels
     )
     if not same:
         metadata = {**piece["metadata"], "labels": labels}
-        changes.update.append({
-            **piece, "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": metadata, "endpoints": endpoints,
-            "ports": ports,
-        })
+        changes.update.append(
+            {
+                **piece,
+                "apiVersion": "discovery.k8s.io/v1",
+                "kind": "EndpointSlice",
+                "metadata": metadata,
+                "endpoints": endpoints,
+                "ports": ports,
+            }
+        )
 
 
 def new_slice(body: Json, address_type: str, endpoints: list[Json], ports: list[Json]) -> Json:
     return {
-        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": address_type, "metadata": dict(body["metadata"]),
-        "endpoints": endpoints, "ports": ports,
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "addressType": address_type,
+        "metadata": dict(body["metadata"]),
+        "endpoints": endpoints,
+        "ports": ports,
     }

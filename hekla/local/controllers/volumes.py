@@ -33,7 +33,13 @@ class VolumeController(Controller):
     workers = 8
 
     def __init__(
-        self, client: Client, volumes: Cache[Json], found: Cache[Json], classes: Cache[Json], recorder: Recorder, own: str = "",
+        self,
+        client: Client,
+        volumes: Cache[Json],
+        found: Cache[Json],
+        classes: Cache[Json],
+        recorder: Recorder,
+        own: str = "",
     ) -> None:
         """`found` are the claims; `own` is the provisioner of this cluster, which tells of its work itself."""
         super().__init__(volumes, found, classes)
@@ -221,10 +227,18 @@ class VolumeController(Controller):
         ref = claims.reference(volume)
         meta = claim["metadata"]
         if ref.get("uid") != meta["uid"]:
-            patch: Json = {"spec": {"claimRef": {
-                "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": meta["namespace"], "name": meta["name"],
-                "uid": meta["uid"], "resourceVersion": meta["resourceVersion"],
-            }}}
+            patch: Json = {
+                "spec": {
+                    "claimRef": {
+                        "apiVersion": "v1",
+                        "kind": "PersistentVolumeClaim",
+                        "namespace": meta["namespace"],
+                        "name": meta["name"],
+                        "uid": meta["uid"],
+                        "resourceVersion": meta["resourceVersion"],
+                    }
+                }
+            }
             if not ref:
                 patch["metadata"] = {"annotations": {claims.BOUND_BY_US: "yes"}}
             volume = await self.patch_volume(volume, patch)

@@ -83,8 +83,10 @@ class Clockwork:
         fresh = await self.client.get(batch.CRON_JOB, name, self.namespace)
         jobs = {job["metadata"]["uid"] for job in (await self.client.list(batch.JOB.untyped, self.namespace)).items}
         await self.seen(
-            lambda: self.cron(name).metadata.resource_version == fresh.metadata.resource_version
-            and {job.metadata.uid for job in self.caches.jobs if job.metadata.namespace == self.namespace} == jobs
+            lambda: (
+                self.cron(name).metadata.resource_version == fresh.metadata.resource_version
+                and {job.metadata.uid for job in self.caches.jobs if job.metadata.namespace == self.namespace} == jobs
+            )
         )
         return None if again is None else round(again - 0.1, 3)
 

@@ -88,6 +88,7 @@ async def test_the_process_of_its_own_does_with_rights_over_topology(apiserver: 
              f"--healthz-address=127.0.0.1:{free_port()}"], stdout=log, stderr=log,
         )  # fmt: skip
         try:
+
             async def counted(nodes: int) -> None:
                 found: list[Any] = []
                 for _ in range(400):

@@ -69,9 +69,7 @@ def test_tiers_are_read_from_the_node_up() -> None:
 
 @pytest.mark.scenario("controllers", 140)
 def test_two_tiers_of_eight_nodes() -> None:
-    nodes = {
-        f"n{number}": {"tor1": f"s{number // 2}", "tor2": "s4" if number < 4 else "s5"} for number in range(8)
-    }
+    nodes = {f"n{number}": {"tor1": f"s{number // 2}", "tor2": "s4" if number < 4 else "s5"} for number in range(8)}
     made = discover({"topologyA2": ["tor1", "tor2"]}, nodes, [])
     low = [body for body in made.values() if body["spec"]["tier"] == 1]
     high = [body for body in made.values() if body["spec"]["tier"] == 2]

@@ -83,7 +83,7 @@ def test_a_container_that_was_started_again_failed_before() -> None:
 def test_a_log_is_cut_before_a_line() -> None:
     lines = [f"{number:04d} " + "x" * 95 for number in range(100)]
     cut = tail("\n".join(lines) + "\n")
-    assert len(cut) <= LENGTH and cut.splitlines() == lines[-len(cut.splitlines()):] and cut.endswith(lines[-1])
+    assert len(cut) <= LENGTH and cut.splitlines() == lines[-len(cut.splitlines()) :] and cut.endswith(lines[-1])
     assert tail("short\n") == "short"
     assert tail("y" * 5000) == "y" * LENGTH
 

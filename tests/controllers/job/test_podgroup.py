@@ -50,9 +50,7 @@ ALL = None
         (4, 1, 1, "worker", "300m"),
     ],
 )
-def test_min_resources_take_the_important_pods(
-    minimum: int, master: int | None, worker: int | None, important: str, cpu: str
-) -> None:
+def test_min_resources_take_the_important_pods(minimum: int, master: int | None, worker: int | None, important: str, cpu: str) -> None:
     tasks = [
         sized("master", 2, "50m", 2 if master is None else master, "high" if important == "master" else ""),
         sized("worker", 2, "100m", 2 if worker is None else worker, "high" if important == "worker" else ""),

@@ -62,9 +62,7 @@ def test_an_aborted_job_can_be_resumed_and_the_finished_cannot() -> None:
 
 
 @pytest.mark.scenario("controllers", 72)
-@pytest.mark.parametrize(
-    ("phase", "end"), [("Aborting", "Aborted"), ("Completing", "Completed"), ("Terminating", "Terminated")]
-)
+@pytest.mark.parametrize(("phase", "end"), [("Aborting", "Aborted"), ("Completing", "Completed"), ("Terminating", "Terminated")])
 def test_a_stopping_job_waits_for_its_pods(phase: str, end: str) -> None:
     assert outcome(phase, "SyncJob", counts(terminating=1)) is None
     assert outcome(phase, "SyncJob", counts(running=1)) is None
@@ -100,9 +98,7 @@ def test_a_restarting_job_fails_when_its_retries_are_used_and_waits_for_the_old_
         (0, 0, {}, None),
     ],
 )
-def test_a_running_job_ends_by_what_its_pods_did(
-    replicas: int, minimum: int, pods: dict[str, int], following: str | None
-) -> None:
+def test_a_running_job_ends_by_what_its_pods_did(replicas: int, minimum: int, pods: dict[str, int], following: str | None) -> None:
     assert outcome("Running", "SyncJob", counts(**pods), replicas=replicas, min_available=minimum) == following
 
 

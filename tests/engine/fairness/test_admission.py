@@ -155,7 +155,7 @@ def test_a_quota_that_cannot_be_read_stops_nobody() -> None:
     decisions = world.run()
     assert world.phase("g") == "Inqueue"
     assert decisions.problems == []
-    ((kind, _), why), = world.state.rejected.items()
+    (((kind, _), why),) = world.state.rejected.items()
     assert kind == "ResourceQuota" and "'much' is not a quantity" in why, "the object says it"
 
 

@@ -110,9 +110,7 @@ def test_one_sub_group_is_enough(kind: str) -> None:
 
 
 @pytest.mark.scenario("plugins-fairness", 199)
-@pytest.mark.parametrize(
-    ("victims", "kept"), [([(4, 2)], [2]), ([(2, 2), (2, 2)], [0, 2])], ids=["GR-1", "GR-2"]
-)
+@pytest.mark.parametrize(("victims", "kept"), [([(4, 2)], [2]), ([(2, 2), (2, 2)], [0, 2])], ids=["GR-1", "GR-2"])
 def test_gangs_reclaim(victims: list[tuple[int, int]], kept: list[int]) -> None:
     """GR-3 is as GR-1."""
     world, theirs, ours = evicting("reclaim")

@@ -22,9 +22,7 @@ from .tensorflow import TensorFlow
 if TYPE_CHECKING:
     from hekla.api import batch
 
-PLUGINS: dict[str, type[Plugin]] = {
-    plugin.name: plugin for plugin in (Ssh, Svc, Env, TensorFlow, Mpi, PyTorch, Ray, HcclRank)
-}
+PLUGINS: dict[str, type[Plugin]] = {plugin.name: plugin for plugin in (Ssh, Svc, Env, TensorFlow, Mpi, PyTorch, Ray, HcclRank)}
 
 UNMARKED = frozenset({HcclRank.name})
 """Plugins that leave no entry in the job's list of controlled resources."""

@@ -22,9 +22,7 @@ class Svc:
     name = "svc"
 
     def __init__(self, given: Sequence[str]) -> None:
-        self.arguments = Arguments(
-            {"publish-not-ready-addresses": False, "disable-network-policy": False, "inject-hosts-env": True}, given
-        )
+        self.arguments = Arguments({"publish-not-ready-addresses": False, "disable-network-policy": False, "inject-hosts-env": True}, given)
 
     def companions(self, job: batch.Job) -> list[Companion]:
         name = job.metadata.name

@@ -37,8 +37,8 @@ class TensorFlow:
             member = task_named(job, named)
             if member is not None and member.replicas:
                 cluster[role] = [f"{host(job.metadata.name, member, index)}:{port}" for index in range(member.replicas)]
-        described = json.dumps(
-            {"cluster": cluster, "task": {"type": role_of_task, "index": slot.index}}, separators=(",", ":")
-        ).replace(f'"{slot.index}"', slot.index)  # the index is a number there, not text
+        described = json.dumps({"cluster": cluster, "task": {"type": role_of_task, "index": slot.index}}, separators=(",", ":")).replace(
+            f'"{slot.index}"', slot.index
+        )  # the index is a number there, not text
         for container in main_containers(pod):
             add_env(container, variable("TF_CONFIG", described))

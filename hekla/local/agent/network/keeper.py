@@ -249,9 +249,7 @@ class Keeper:
             inner = Netlink()
             try:
                 own = socket.if_nametoindex("eth0")
-                inner.ask(
-                    netlink.up(1), netlink.up(own), netlink.address(own, address, PREFIX), netlink.default_route(self.gateway)
-                )
+                inner.ask(netlink.up(1), netlink.up(own), netlink.address(own, address, PREFIX), netlink.default_route(self.gateway))
             finally:
                 inner.close()
         finally:

@@ -318,7 +318,7 @@ class _Rules:
         if tree["kind"] != self._kind:
             raise BadBody(
                 f'{tree["kind"]} in version "{(tree.get("apiVersion") or "").rpartition("/")[2]}" cannot be handled as a {self._kind}: '
-                f'the kind in the data ({tree["kind"]}) does not match the expected kind ({self._kind})'
+                f"the kind in the data ({tree['kind']}) does not match the expected kind ({self._kind})"
             )
         if (tree.get("apiVersion") or "") != self._api_version:
             raise BadBody(
@@ -361,5 +361,3 @@ def _repeated(tree: Any, path: str, found: list[str]) -> None:
     elif isinstance(tree, list):
         for position, item in enumerate(tree):
             _repeated(item, f"{path}[{position}]", found)
-
-

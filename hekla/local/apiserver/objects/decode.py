@@ -186,9 +186,7 @@ class _Reader:
         if api_version and api_version != self._api_version and api_version not in self._also and not self._any_version:
             if not _registered(api_version, self._kind):
                 raise self._unregistered(self._kind, api_version)
-            raise BadBody(
-                f"the API version in the data ({api_version}) does not match the expected API version ({self._api_version})"
-            )
+            raise BadBody(f"the API version in the data ({api_version}) does not match the expected API version ({self._api_version})")
 
     def _unregistered(self, kind: str, api_version: str) -> BadBody:
         return BadBody(

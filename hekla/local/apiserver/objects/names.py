@@ -12,8 +12,18 @@ from hekla.api import syntax
 from hekla.api.syntax import Reasons, checked, dns_subdomain, label_value, qualified_name, too_long
 
 __all__ = [
-    "GOOD", "Reasons", "config_key", "dns_1035_label", "dns_label", "dns_subdomain", "env_name", "label_value", "path_segment",
-    "port_name", "port_number", "qualified_name",
+    "GOOD",
+    "Reasons",
+    "config_key",
+    "dns_1035_label",
+    "dns_label",
+    "dns_subdomain",
+    "env_name",
+    "label_value",
+    "path_segment",
+    "port_name",
+    "port_number",
+    "qualified_name",
 ]
 
 _label_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?").fullmatch

@@ -82,9 +82,7 @@ def _add_paths(paths: Json, kind: Kind) -> None:
     verbs = {"get": ("get",), "put": ("update",), "patch": ("patch",), "delete": ("delete",)}
     for path, allowed in ((collection, {"get": ("list",), "post": ("create",), "delete": ("deletecollection",)}), (item, verbs)):
         operations = {
-            method: _operation(kind, method, reference)
-            for method, needed in allowed.items()
-            if any(verb in kind.verbs for verb in needed)
+            method: _operation(kind, method, reference) for method, needed in allowed.items() if any(verb in kind.verbs for verb in needed)
         }
         if operations:
             named = [] if path is collection else [_parameter("name", "path")]

@@ -133,9 +133,7 @@ def from_wire(entries: Any) -> Shares | None:
         operation, version = entry.get("operation"), entry.get("apiVersion")
         if operation not in (APPLY, UPDATE) or not version or entry.get("fieldsType") != "FieldsV1":
             return None
-        owner = Owner(
-            entry.get("manager") or "", operation, entry.get("subresource") or "", "" if operation == APPLY else version
-        )
+        owner = Owner(entry.get("manager") or "", operation, entry.get("subresource") or "", "" if operation == APPLY else version)
         try:
             found[owner] = Share(version, fieldsets.parse(entry.get("fieldsV1") or {}), seconds(entry.get("time")))
         except fieldsets.BadFields:
@@ -168,9 +166,7 @@ def updated(scope: Scope, old: Json, new: Json, shares: Shares, owner: Owner, no
     return updated_by(scope, old, new, shares, owner, now, difference)
 
 
-def updated_by(
-    scope: Scope, old: Json, new: Json, shares: Shares, owner: Owner, now: int, difference: merging.Difference
-) -> Shares:
+def updated_by(scope: Scope, old: Json, new: Json, shares: Shares, owner: Owner, now: int, difference: merging.Difference) -> Shares:
     changed = fieldsets.from_paths((*difference.added, *difference.modified))
     left, _ = _taken(scope, old, new, shares, None, difference)
     own = fieldsets.difference(changed, SERVER_SET)
@@ -218,9 +214,7 @@ def _taken(
 
 def capped(shares: Shares) -> Shares:
     """At most ten updaters: the oldest become one entry a version."""
-    updaters = sorted(
-        (owner for owner in shares if owner.operation == UPDATE), key=lambda owner: (shares[owner].time, _identifier(owner))
-    )
+    updaters = sorted((owner for owner in shares if owner.operation == UPDATE), key=lambda owner: (shares[owner].time, _identifier(owner)))
     if len(updaters) <= MOST_UPDATERS:
         return shares
     left = dict(shares)
@@ -249,9 +243,7 @@ def _identifier(owner: Owner) -> str:
 # --- applying ------------------------------------------------------------------------------------------------------------
 
 
-def applied(
-    scope: Scope, live: Json, configuration: Json, shares: Shares, owner: Owner, now: int, *, force: bool
-) -> tuple[Json, Shares]:
+def applied(scope: Scope, live: Json, configuration: Json, shares: Shares, owner: Owner, now: int, *, force: bool) -> tuple[Json, Shares]:
     """The object and the shares after an apply.  Raises Conflicts, and merging.Unmergeable for what does not fit."""
     if not shares and live["metadata"].get("uid"):
         # Nobody is known to own anything: what is there belongs to those before.
@@ -273,14 +265,10 @@ def applied(
     return new, after
 
 
-def _applied(
-    scope: Scope, live: Json, configuration: Json, shares: Shares, owner: Owner, now: int, force: bool
-) -> tuple[Json, Shares]:
+def _applied(scope: Scope, live: Json, configuration: Json, shares: Shares, owner: Owner, now: int, force: bool) -> tuple[Json, Shares]:
     merged = merging.merge(scope.node, live, configuration)
     before = shares.get(owner)
-    fields = fieldsets.recursive_difference(
-        merging.field_set(scope.node, configuration), {f"f:{name}": {} for name in scope.without}
-    )
+    fields = fieldsets.recursive_difference(merging.field_set(scope.node, configuration), {f"f:{name}": {} for name in scope.without})
     held = {**shares, owner: Share(scope.version, fields, now)}
     new = _pruned(scope, merged, held, before) if before is not None and before.fields else merged
     left, conflicts = _taken(scope, live, new, held, owner)

@@ -38,13 +38,10 @@ def apply_json(tree: Json, operations: Any) -> Any:
         try:
             copied += _operate(document, operation)
         except (_DoesNotApply, RecursionError):
-            raise BadBody(
-                "the server rejected our request due to an error in our request", code=422, reason="Invalid"
-            ) from None
+            raise BadBody("the server rejected our request due to an error in our request", code=422, reason="Invalid") from None
         if copied > LARGEST_COPY:
             raise BadBody(
-                f"Unable to complete the copy, the accumulated size increase of copy is {copied}, "
-                f"exceeding the limit {LARGEST_COPY}",
+                f"Unable to complete the copy, the accumulated size increase of copy is {copied}, exceeding the limit {LARGEST_COPY}",
                 code=413,
                 reason="RequestEntityTooLarge",
             )

@@ -446,7 +446,10 @@ FORMATS: dict[str, Callable[[str], bool]] = {
     **{
         name: _fits_pattern(rf"(?i)[0-9a-f]{{8}}-?[0-9a-f]{{4}}-?{version}[0-9a-f]{{3}}-?{variant}[0-9a-f]{{3}}-?[0-9a-f]{{12}}")
         for name, version, variant in (
-            ("uuid", "[0-9a-f]", "[0-9a-f]"), ("uuid3", "3", "[0-9a-f]"), ("uuid4", "4", "[89ab]"), ("uuid5", "5", "[89ab]"),
+            ("uuid", "[0-9a-f]", "[0-9a-f]"),
+            ("uuid3", "3", "[0-9a-f]"),
+            ("uuid4", "4", "[89ab]"),
+            ("uuid5", "5", "[89ab]"),
         )
     },
     "mac": _fits_pattern(r"(?i)[0-9a-f]{2}(([:-])[0-9a-f]{2})((\2[0-9a-f]{2}){4}|(\2[0-9a-f]{2}){6})|([0-9a-f]{4}\.){2,3}[0-9a-f]{4}"),

@@ -37,9 +37,7 @@ _PLAIN: dict[str, tuple[Any, Any]] = {
     "JSON": (Any, None),
 }
 
-_TEMPLATES = frozenset(
-    {"PodTemplateSpec", "JobTemplateSpec", "PersistentVolumeClaimTemplate", "ResourceClaimTemplateSpec"}
-)
+_TEMPLATES = frozenset({"PodTemplateSpec", "JobTemplateSpec", "PersistentVolumeClaimTemplate", "ResourceClaimTemplateSpec"})
 """They have metadata and are no objects: no apiVersion and kind of their own."""
 
 
@@ -61,9 +59,7 @@ def _contains(section: str, name: str, wanted: frozenset[str], seen: set[tuple[s
     if described is None or (described.section, described.name) in seen:
         return False
     seen.add((described.section, described.name))
-    return any(
-        field.type in wanted or _contains(described.section, field.type, wanted, seen) for field in described.fields
-    )
+    return any(field.type in wanted or _contains(described.section, field.type, wanted, seen) for field in described.fields)
 
 
 @cache
@@ -79,9 +75,7 @@ def shape(section: str, name: str) -> type[msgspec.Struct]:
         attribute = f"f{position}"
         rename[attribute] = field.name
         names.append((attribute, *_typed(owner.section, field)))
-    return msgspec.defstruct(
-        name, names, rename=rename, forbid_unknown_fields=True, omit_defaults=True, kw_only=True, gc=False
-    )
+    return msgspec.defstruct(name, names, rename=rename, forbid_unknown_fields=True, omit_defaults=True, kw_only=True, gc=False)
 
 
 def _typed(section: str, field: fields.Field) -> tuple[Any, Any]:

@@ -20,6 +20,7 @@ RETAIN = "$retainKeys"
 ORDER = "$setElementOrder/"
 DELETE_SCALARS = "$deleteFromPrimitiveList/"
 
+
 class _Child(NamedTuple):
     key: str
     """Merge key, UNION, or empty: replaced whole."""

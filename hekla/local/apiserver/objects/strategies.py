@@ -160,8 +160,6 @@ def _persistent_volume(tree: Json) -> None:
     tree["status"] = {"phase": "Pending", "lastPhaseTransitionTime": now()}
 
 
-
-
 def _definition(tree: Json) -> None:
     stored = [version.get("name", "") for version in (tree.get("spec") or {}).get("versions") or () if version.get("storage")]
     tree["status"] = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored[:1]}
@@ -454,9 +452,7 @@ def _showing(key: tuple[str, str], prepare: Callable[[Json, Json], None]) -> Cal
 ENDED = ("Succeeded", "Failed")
 _WITHOUT_SPEC: dict[tuple[str, str], tuple[str, ...]] = {
     ("", "Pod"): ("", "status"),
-    **dict.fromkeys(
-        (("apps", "Deployment"), ("apps", "ReplicaSet"), ("apps", "StatefulSet"), ("apps", "DaemonSet")), ("status",)
-    ),
+    **dict.fromkeys((("apps", "Deployment"), ("apps", "ReplicaSet"), ("apps", "StatefulSet"), ("apps", "DaemonSet")), ("status",)),
 }
 """Kind -> endpoints whose writes may leave the spec alone: defaults fill in nothing outside of it, and rules there need it not."""
 

@@ -35,9 +35,7 @@ def document(documents: Iterable[Json]) -> Json:
 
 
 def _patch(operation: Json) -> Json:
-    parameters = [
-        {"name": given["name"], "in": given["in"], "type": "string", "uniqueItems": True} for given in operation["parameters"]
-    ]
+    parameters = [{"name": given["name"], "in": given["in"], "type": "string", "uniqueItems": True} for given in operation["parameters"]]
     extensions = {key: value for key, value in operation.items() if key.startswith("x-")}
     return {
         "consumes": list(operation["requestBody"]["content"]),

@@ -200,8 +200,11 @@ def counted(collection: str, resource: str) -> bool:
     if resource == f"count/{collection}":
         return True
     if collection == "pods":
-        return resource == "pods" or resource in _PLAIN or resource.startswith(("limits.", "hugepages-")) or (
-            resource.startswith("requests.") and resource != "requests.storage"
+        return (
+            resource == "pods"
+            or resource in _PLAIN
+            or resource.startswith(("limits.", "hugepages-"))
+            or (resource.startswith("requests.") and resource != "requests.storage")
         )
     if collection == "services":
         return resource.partition(".")[0] == "services"

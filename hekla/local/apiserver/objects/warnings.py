@@ -241,8 +241,7 @@ def service(tree: Json, old: Json | None) -> list[str]:
     kind, addresses = spec.get("type"), spec.get("externalIPs")
     if "service.kubernetes.io/topology-aware-hints" in (tree["metadata"].get("annotations") or {}):
         found.append(
-            "annotation service.kubernetes.io/topology-aware-hints is deprecated, "
-            "please use service.kubernetes.io/topology-mode instead"
+            "annotation service.kubernetes.io/topology-aware-hints is deprecated, please use service.kubernetes.io/topology-mode instead"
         )
     headless = kind == "ClusterIP" and spec.get("clusterIP") == "None"
     if headless:
@@ -266,7 +265,7 @@ def service(tree: Json, old: Json | None) -> list[str]:
 def ingress(tree: Json, old: Json | None) -> list[str]:
     said = (tree["metadata"].get("annotations") or {}).keys()
     if old is None and "kubernetes.io/ingress.class" in said and not (tree.get("spec") or {}).get("ingressClassName"):
-        return ['annotation "kubernetes.io/ingress.class" is deprecated, please use \'spec.ingressClassName\' instead']
+        return ["annotation \"kubernetes.io/ingress.class\" is deprecated, please use 'spec.ingressClassName' instead"]
     return []
 
 

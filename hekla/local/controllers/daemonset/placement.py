@@ -15,8 +15,12 @@ from hekla.local.controllers.pods import Json, shared
 
 PREFIX = "node.kubernetes.io/"
 TOLERATED = (
-    ("not-ready", "NoExecute"), ("unreachable", "NoExecute"), ("disk-pressure", "NoSchedule"), ("memory-pressure", "NoSchedule"),
-    ("pid-pressure", "NoSchedule"), ("unschedulable", "NoSchedule"),
+    ("not-ready", "NoExecute"),
+    ("unreachable", "NoExecute"),
+    ("disk-pressure", "NoSchedule"),
+    ("memory-pressure", "NoSchedule"),
+    ("pid-pressure", "NoSchedule"),
+    ("unschedulable", "NoSchedule"),
 )
 """A daemon stays where other pods would have to go."""
 TOLERATED_ON_THE_HOST = ("network-unavailable", "NoSchedule")

@@ -169,12 +169,18 @@ def status_of(daemon_set: Json, fits: Mapping[str, Fit], pods: list[Pod], hashes
         updated += any(is_new(pod, hashes) for pod in here)
     before = daemon_set.get("status", {})
     more = {
-        "updatedNumberScheduled": updated, "numberAvailable": available, "numberUnavailable": desired - available,
+        "updatedNumberScheduled": updated,
+        "numberAvailable": available,
+        "numberUnavailable": desired - available,
         "collisionCount": before.get("collisionCount", 0),
     }
     status: Json = {
-        "currentNumberScheduled": current, "numberMisscheduled": misplaced, "desiredNumberScheduled": desired, "numberReady": ready,
-        "observedGeneration": daemon_set["metadata"].get("generation", 0), **{name: count for name, count in more.items() if count},
+        "currentNumberScheduled": current,
+        "numberMisscheduled": misplaced,
+        "desiredNumberScheduled": desired,
+        "numberReady": ready,
+        "observedGeneration": daemon_set["metadata"].get("generation", 0),
+        **{name: count for name, count in more.items() if count},
     }
     if before.get("conditions"):
         status["conditions"] = before["conditions"]

@@ -54,7 +54,7 @@ class Plan:
 
 def condition(job: Json, kind: str) -> Json | None:
     """The Job's condition of this type, if it is true."""
-    found = (job.get("status", {}).get("conditions") or ())
+    found = job.get("status", {}).get("conditions") or ()
     return next((c for c in found if c["type"] == kind and c["status"] == "True"), None)
 
 
@@ -338,7 +338,12 @@ def note_suspension(made: Plan, status: Json, suspended: bool, now: float) -> No
 
 def made_condition(kind: str, reason: str, message: str, now: float, status: str = "True") -> Json:
     return {
-        "type": kind, "status": status, "lastProbeTime": stamp(now), "lastTransitionTime": stamp(now), "reason": reason, "message": message,
+        "type": kind,
+        "status": status,
+        "lastProbeTime": stamp(now),
+        "lastTransitionTime": stamp(now),
+        "reason": reason,
+        "message": message,
     }
 
 

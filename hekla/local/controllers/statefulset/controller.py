@@ -146,6 +146,3 @@ class StatefulSetController(Controller):
             await self.client.update_status(KIND, {**owner, "status": status})
         except (NotFound, Conflict):
             pass  # the watch brings what changed, and with it another look
-
-
-

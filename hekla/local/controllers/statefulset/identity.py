@@ -25,7 +25,9 @@ def claim_body(stateful_set: Json, template: Json, pod: str) -> Json:
     labels = {**(meta.get("labels") or {}), **(selector.get("matchLabels") or {})}
     kept = {name: meta[name] for name in ("annotations", "finalizers") if meta.get(name)}
     return {
-        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": template.get("spec") or {},
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "spec": template.get("spec") or {},
         "metadata": {"name": claim_name(template, pod), "namespace": stateful_set["metadata"]["namespace"], "labels": labels, **kept},
     }
 

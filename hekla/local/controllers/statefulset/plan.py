@@ -183,10 +183,13 @@ def status_of(stateful_set: Json, pods: list[Pod], revisions: Revisions, now: fl
     if rolling and counts["updatedReplicas"] == replicas == counts["readyReplicas"] == wanted:
         current, counts["currentReplicas"] = revisions.update, counts["updatedReplicas"]  # the update has come to its end
     status: Json = {
-        "observedGeneration": stateful_set["metadata"].get("generation", 0), "replicas": replicas,
+        "observedGeneration": stateful_set["metadata"].get("generation", 0),
+        "replicas": replicas,
         **{name: count for name, count in counts.items() if count},
         "availableReplicas": sum(running_and_ready(pod) and pod.available(minimum, now) for pod in known),
-        "currentRevision": current, "updateRevision": revisions.update, "collisionCount": before.get("collisionCount", 0),
+        "currentRevision": current,
+        "updateRevision": revisions.update,
+        "collisionCount": before.get("collisionCount", 0),
     }
     if before.get("conditions"):
         status["conditions"] = before["conditions"]

@@ -59,7 +59,6 @@ def _shown(found: list[Any], kind: str, now: float) -> Any:
 
 def _text(value: Any) -> str:
 
-
     if isinstance(value, str):
         return value
     return json.dumps(value, separators=(",", ":"))

@@ -137,6 +137,4 @@ def listed(values: Iterable[str], limit: int = 3) -> str:
 
 NAME = Column("Name", "string", "name", "Name of the object, unique among its kind in its namespace.", 0, cell("metadata", "name"))
 AGE = column("Age", lambda tree, now: age(at(tree, "metadata", "creationTimestamp"), now), "How long ago the object was created.")
-CREATED = Column(
-    "Created At", "date", "", "When the object was created.", 0, cell("metadata", "creationTimestamp")
-)
+CREATED = Column("Created At", "date", "", "When the object was created.", 0, cell("metadata", "creationTimestamp"))

@@ -150,6 +150,8 @@ _BINDING = (
     wide("ServiceAccounts", _subjects("ServiceAccount")),
 )
 _WEBHOOKS = (NAME, number("Webhooks", _length("webhooks"), "How many webhooks it holds."), AGE)
+
+
 def _param_reference(tree: Json, _now: float) -> str:
     found = at(tree, "spec", "paramRef")
     if not found:
@@ -285,8 +287,10 @@ COLUMNS = {
         NAME,
         column("Type", cell("spec", "type")),
         column("NominalConcurrencyShares", _shares),
-        *(column(name, cell("spec", "limited", "limitResponse", "queuing", field, absent=NONE))
-          for name, field in (("Queues", "queues"), ("HandSize", "handSize"), ("QueueLengthLimit", "queueLengthLimit"))),
+        *(
+            column(name, cell("spec", "limited", "limitResponse", "queuing", field, absent=NONE))
+            for name, field in (("Queues", "queues"), ("HandSize", "handSize"), ("QueueLengthLimit", "queueLengthLimit"))
+        ),
         AGE,
     ),
     ("", "ComponentStatus"): (

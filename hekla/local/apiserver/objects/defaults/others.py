@@ -93,7 +93,7 @@ def _policy_binding(tree: Json) -> None:
 
 
 def _device_requests(spec: Json) -> None:
-    for request in ((spec.get("devices") or {}).get("requests") or ()):
+    for request in (spec.get("devices") or {}).get("requests") or ():
         for asked in ([request["exactly"]] if "exactly" in request else []) + list(request.get("firstAvailable", ())):
             if not asked.get("allocationMode"):
                 asked["allocationMode"] = "ExactCount"

@@ -134,9 +134,9 @@ def node_update(new: Json, old: Json) -> Errors:
     found = node(new)
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     if before.get("podCIDR") and spec.get("podCIDR") != before["podCIDR"]:
-        found.append(forbidden("spec.podCIDRs", "node updates may not change podCIDR except from \"\" to valid"))
+        found.append(forbidden("spec.podCIDRs", 'node updates may not change podCIDR except from "" to valid'))
     if before.get("providerID") and spec.get("providerID") != before["providerID"]:
-        found.append(forbidden("spec.providerID", "node updates may not change providerID except from \"\" to valid"))
+        found.append(forbidden("spec.providerID", 'node updates may not change providerID except from "" to valid'))
     return found
 
 
@@ -346,9 +346,7 @@ def persistent_volume_claim(tree: Json) -> Errors:
     return found
 
 
-_CLAIM_RULE = (
-    "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
-)
+_CLAIM_RULE = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
 
 
 def persistent_volume_claim_update(new: Json, old: Json) -> Errors:
@@ -543,4 +541,3 @@ UPDATE = {
     ("events.k8s.io", "Event"): lambda new, old: metadata(new),
     ("", "Event"): lambda new, old: metadata(new),
 }
-

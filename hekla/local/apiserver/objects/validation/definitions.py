@@ -144,9 +144,7 @@ def _versions(versions: Any, found: Errors) -> None:
                     why = f"should be a json path under {start[:-1]}"
                     found.append(invalid(f"{path}.subresources.scale.{field}", text, why))
     if storage != 1:
-        found.append(
-            invalid("spec.versions", [v.get("name") for v in versions], "must have exactly one version marked as storage version")
-        )
+        found.append(invalid("spec.versions", [v.get("name") for v in versions], "must have exactly one version marked as storage version"))
 
 
 def _column(column: Json, path: str, found: Errors) -> None:

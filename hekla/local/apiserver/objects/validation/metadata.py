@@ -99,7 +99,7 @@ def _owners(references: list[Json] | None, found: Errors) -> None:
         if owner.get("controller"):
             shown = f"{owner.get('kind')}/{owner.get('name')}"
             if controller:
-                text = "Only one reference can have Controller set to true. Found \"true\" in references for "
+                text = 'Only one reference can have Controller set to true. Found "true" in references for '
                 found.append(invalid("metadata.ownerReferences", references, f"{text}{controller} and {shown}"))
             controller = shown
 

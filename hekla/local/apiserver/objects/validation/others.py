@@ -387,9 +387,11 @@ def _devices(devices: Json, path: str, found: Errors) -> None:
             policies.device_selectors(option.get("selectors") or (), f"{where}.firstAvailable[{index}].selectors", found)
         if exactly:
             policies.device_selectors(exactly.get("selectors") or (), f"{where}.exactly.selectors", found)
-        for at, asked in [(f"{where}.exactly", exactly)] if exactly else [
-            (f"{where}.firstAvailable[{index}]", option) for index, option in enumerate(options or ())
-        ]:
+        for at, asked in (
+            [(f"{where}.exactly", exactly)]
+            if exactly
+            else [(f"{where}.firstAvailable[{index}]", option) for index, option in enumerate(options or ())]
+        ):
             if not asked.get("deviceClassName"):
                 found.append(required(f"{at}.deviceClassName"))
             modes = ("All", "ExactCount")

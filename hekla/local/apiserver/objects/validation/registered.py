@@ -77,7 +77,7 @@ def ingress_class(tree: Json) -> Errors:
     if not controller:
         found.append(required("spec.controller"))
     elif "/" not in controller:
-        found.append(invalid("spec.controller", controller, "must be a domain-prefixed path (such as \"acme.io/foo\")"))
+        found.append(invalid("spec.controller", controller, 'must be a domain-prefixed path (such as "acme.io/foo")'))
     parameters = spec.get("parameters")
     if parameters is not None:
         for name in ("kind", "name"):

@@ -144,9 +144,7 @@ def _failure_rule(rule: Json, path: str, found: Errors) -> None:
         why = "specifying both OnExitCodes and OnPodConditions is not supported"
         found.append(FieldError(path, "FieldValueInvalid", f"Invalid value: {why}"))
     elif codes is None and not conditions:
-        found.append(
-            FieldError(path, "FieldValueInvalid", "Invalid value: specifying one of OnExitCodes and OnPodConditions is required")
-        )
+        found.append(FieldError(path, "FieldValueInvalid", "Invalid value: specifying one of OnExitCodes and OnPodConditions is required"))
     if codes is not None:
         one_of(codes.get("operator"), ("In", "NotIn"), f"{path}.onExitCodes.operator", found, needed=True)
         if not codes.get("values"):
@@ -179,7 +177,7 @@ def _job_spec(spec: Json, path: str, found: Errors) -> None:
     elif policy not in ("OnFailure", "Never"):
         found.append(not_supported(where, policy, ("OnFailure", "Never")))
     if spec.get("podFailurePolicy") and policy != "Never":
-        found.append(invalid(where, policy, "only \"Never\" is supported when podFailurePolicy is specified"))
+        found.append(invalid(where, policy, 'only "Never" is supported when podFailurePolicy is specified'))
 
 
 def new_job(tree: Json) -> Errors:
@@ -346,4 +344,3 @@ UPDATE = {
     ("apps", "StatefulSet"): stateful_set_update,
     ("batch", "Job"): job_update,
 }
-
