@@ -31,6 +31,10 @@ REMEMBERED = 4096
 """Series, groups and objects that are kept in mind; the least recently used go first."""
 QUEUE_LIMIT = 8192
 WRITERS = 4
+PATIENT = QUEUE_LIMIT // 4
+"""So many events may wait while the server is busy; more are written however busy it is, long before any would be dropped."""
+LONGEST_PAUSE = 0.5
+"""Seconds for which a writer leaves a busy server to others, after each event."""
 GROUP_LIMIT = 10
 """Different messages of one object and reason within GROUP_SECONDS, from which on they are combined."""
 GROUP_SECONDS = 600.0
@@ -106,6 +110,7 @@ class Recorder:
         self._writers: list[asyncio.Task[None]] = []
         self._writing = 0
         self._told_of_full = 0.0
+        self._closing = False
 
     def event(self, obj: Any, type: Severity, reason: str, message: str, *, field_path: str = "") -> None:
         """Say something about an object (a struct or JSON tree that knows its kind).  Never waits, never raises."""
@@ -136,6 +141,7 @@ class Recorder:
 
     async def close(self) -> None:
         """Write what waits, for a moment, then stop."""
+        self._closing = True
         try:
             async with asyncio.timeout(FLUSH_SECONDS):
                 while self._queue or self._writing:
@@ -201,6 +207,12 @@ class Recorder:
                 log.exception("the event %s could not be written", series.body["metadata"]["name"])
             finally:
                 self._writing -= 1
+            await self._give_way()
+
+    async def _give_way(self) -> None:
+        """What is only told comes after what has to be done: a busy server gets few events at a time, and the rest when it has calmed."""
+        if len(self._queue) < PATIENT and not self._closing:
+            await asyncio.sleep(self._client.pace.gather(0.0, LONGEST_PAUSE))
 
     async def _write(self, series: _Series) -> None:
         moving = {"count": series.count, "lastTimestamp": series.last, "message": series.message}

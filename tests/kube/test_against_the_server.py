@@ -14,8 +14,9 @@ from hekla.kube import errors
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
 from hekla.kube.config import load
-from hekla.kube.events import COMBINED, Recorder
+from hekla.kube.events import COMBINED, WRITERS, Recorder
 from hekla.kube.leader import Durations, LeaderElection, LeadershipLost
+from hekla.kube.pace import Pace
 from tests.apiserver_process import ApiServerProcess
 
 QUICK = Durations(lease=1.5, renew=1.0, retry=0.1)
@@ -210,6 +211,22 @@ async def test_events_are_counted_combined_and_throttled(client: Client) -> None
     assert event.involved_object.kind == "ConfigMap"
     assert event.source.component == event.reporting_component == "tester"
     assert event.metadata.name.startswith("subject.")
+
+
+async def test_events_leave_a_busy_server_to_others_and_come_later(client: Client) -> None:
+    class Busy(Pace):
+        def gather(self, shortest: float, longest: float) -> float:
+            return longest
+
+    client.pace = Busy()
+    recorder = Recorder(client, "patient")
+    subjects = [config_map(f"waits-{number}") for number in range(100)]
+    for subject in subjects:
+        recorder.event(subject, "Normal", "Waits", "hello")
+    await until(lambda: len(recorder._queue) <= len(subjects) - WRITERS and not recorder._writing)
+    assert WRITERS <= len((await client.list(EVENT, "default", fields="reason=Waits")).items) < len(subjects)
+    await recorder.close()
+    assert len((await client.list(EVENT, "default", fields="reason=Waits")).items) == len(subjects) and not recorder.dropped
 
 
 async def test_an_event_whose_object_has_expired_is_made_again(client: Client) -> None:
