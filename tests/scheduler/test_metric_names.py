@@ -19,6 +19,7 @@ import hekla.scheduler.metrics  # noqa: F401 (registers its metrics)
 from hekla.kube.metrics import Tally, shown
 
 OPERATIONS = Path(__file__).parents[2].parent / "shared" / "spec" / "operations.md"
+PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 QUEUE, JOB = {"queue_name"}, {"job_id"}
 OF_JOB, CARD = {"job_name", "queue", "job_namespace"}, {"devID", "NodeName"}
 SIX = ("allocated", "request", "deserved", "capacity", "real_capacity", "inqueue")
@@ -71,7 +72,7 @@ GAUGES: dict[str, set[str]] = {
     "vgpu_device_core_allocation_for_a_certain_pod": {*CARD, "podName"},
     **{f"queue_pod_group_{phase}_count": QUEUE for phase in ("inqueue", "pending", "running", "unknown", "completed")},
 }
-OURS = {"bind_failures_total"}
+OURS: dict[str, set[str]] = {"bind_failures_total": set()}
 """What others do not have."""
 LATER = {"volcano_agent_oversubscription_resource_quantity"}
 """Of the agent that takes what is left over, which is not part of this."""
@@ -121,6 +122,16 @@ def test_the_list_is_the_one_of_the_reference() -> None:
             several = [] if found is None else SIX if "same six" in found[2] else found[2].split(",")
             named.update([name] if found is None else [found[1] + one + found[3] for one in several])
     assert named - LATER == {*HISTOGRAMS, *COUNTERS, *GAUGES}
+
+
+def test_the_page_has_each_of_them_with_its_type_and_labels() -> None:
+    page: dict[str, tuple[str, set[str]]] = {}
+    for names, type_, labels in re.findall(r"^\| `([\w{},]+)` \| (\w+) \|([^|]*)\|", PAGE.read_text(), re.MULTILINE):
+        before, several, after = re.fullmatch(r"(\w*)(?:\{(.*)\})?(\w*)", names).groups()  # type: ignore[union-attr]  # as the row did
+        page.update({before + one + after: (type_, set(re.findall(r"\w+", labels))) for one in (several or "").split(",")})
+    histograms = {name: ("histogram", row[0]) for name, row in HISTOGRAMS.items()}
+    counters = {name: ("counter", labels) for name, labels in {**COUNTERS, **OURS}.items()}
+    assert page == {**histograms, **counters, **{name: ("gauge", labels) for name, labels in GAUGES.items()}}
 
 
 def test_a_tally_is_shown_under_its_own_name_and_without_its_birth() -> None:
