@@ -80,6 +80,29 @@ def test_an_object_lives_through_all_verbs(http: Http, kind: Kind) -> None:
     assert gone.status == 200, gone
 
 
+def emptied(tree: Any, of: type) -> Any:
+    """The tree with null for each of its lists, or maps, below the metadata."""
+    if isinstance(tree, dict):
+        return {
+            name: value if name == "metadata" else None if isinstance(value, of) else emptied(value, of) for name, value in tree.items()
+        }
+    return [emptied(item, of) for item in tree] if isinstance(tree, list) else tree
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=name_of)
+def test_null_for_lists_and_maps_is_stored_or_refused_and_can_be_patched(http: Http, kind: Kind) -> None:
+    for number, of in enumerate((list, dict)):
+        tree = body(kind.group, kind.kind, prefix(kind, f"e{number}"))
+        one = f"{base(kind)}/{tree['metadata']['name']}"
+        for first in (emptied(tree, of), tree):
+            made = http.post(base(kind), first)
+            assert made.status in (201, 400, 409, 422), made
+            for change in ({"metadata": {"annotations": {"patched": "true"}}}, emptied({**tree, "metadata": {}}, of)):
+                assert http.patch(one, change, MERGE).status in (200, 404, 409, 422), change
+            assert http.put(one, emptied(http.get(one).tree, of)).status < 500
+            http.delete(one)
+
+
 @pytest.mark.parametrize("kind", KINDS, ids=name_of)
 def test_a_body_in_protobuf_is_the_same_object(http: Http, kind: Kind) -> None:
     plain, packed = body(kind.group, kind.kind, prefix(kind, "j")), body(kind.group, kind.kind, prefix(kind, "p"))

@@ -52,7 +52,7 @@ def _service(tree: Json) -> None:
     if spec["sessionAffinity"] == "ClientIP":
         config = spec.setdefault("sessionAffinityConfig", {}).setdefault("clientIP", {})
         fill(config, timeoutSeconds=10800)
-    for port in spec.get("ports", ()):
+    for port in spec.get("ports") or ():
         if not port.get("protocol"):
             port["protocol"] = "TCP"
         if port.get("targetPort") in (None, 0, ""):
@@ -68,8 +68,8 @@ def _service(tree: Json) -> None:
 
 
 def _endpoints(tree: Json) -> None:
-    for subset in tree.get("subsets", ()):
-        for port in subset.get("ports", ()):
+    for subset in tree.get("subsets") or ():
+        for port in subset.get("ports") or ():
             if not port.get("protocol"):
                 port["protocol"] = "TCP"
 

@@ -33,16 +33,16 @@ def _network_policy(tree: Json) -> None:
     spec = tree.setdefault("spec", {})
     if not spec.get("policyTypes"):
         spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
-    for rule in [*spec.get("ingress", ()), *spec.get("egress", ())]:
-        for port in rule.get("ports", ()):
+    for rule in [*(spec.get("ingress") or ()), *(spec.get("egress") or ())]:
+        for port in rule.get("ports") or ():
             if not port.get("protocol"):
                 port["protocol"] = "TCP"
 
 
 def _endpoint_slice(tree: Json) -> None:
-    for endpoint in tree.get("endpoints", ()):
+    for endpoint in tree.get("endpoints") or ():
         fill(endpoint, conditions={})
-    for port in tree.get("ports", ()):
+    for port in tree.get("ports") or ():
         fill(port, name="")
         if not port.get("protocol"):
             port["protocol"] = "TCP"
@@ -52,24 +52,24 @@ def _role_binding(tree: Json) -> None:
     reference = tree.setdefault("roleRef", {})
     if not reference.get("apiGroup"):
         reference["apiGroup"] = RBAC
-    for subject in tree.get("subjects", ()):
+    for subject in tree.get("subjects") or ():
         if not subject.get("apiGroup") and subject.get("kind") in ("User", "Group"):
             subject["apiGroup"] = RBAC
 
 
 def _webhooks(tree: Json) -> None:
-    for hook in tree.get("webhooks", ()):
+    for hook in tree.get("webhooks") or ():
         fill(hook, failurePolicy="Fail", matchPolicy="Equivalent", namespaceSelector={}, objectSelector={}, timeoutSeconds=10)
         service = hook.setdefault("clientConfig", {}).get("service")
         if service is not None:
             fill(service, port=443)
-        for rule in hook.get("rules", ()):
+        for rule in hook.get("rules") or ():
             fill(rule, scope="*")
 
 
 def _mutating_webhooks(tree: Json) -> None:
     _webhooks(tree)
-    for hook in tree.get("webhooks", ()):
+    for hook in tree.get("webhooks") or ():
         fill(hook, reinvocationPolicy="Never")
 
 
@@ -77,7 +77,7 @@ def _match_resources(match: Json | None) -> None:
     if match is None:
         return
     fill(match, matchPolicy="Equivalent", namespaceSelector={}, objectSelector={})
-    for rule in [*match.get("resourceRules", ()), *match.get("excludeResourceRules", ())]:
+    for rule in [*(match.get("resourceRules") or ()), *(match.get("excludeResourceRules") or ())]:
         fill(rule, scope="*")
 
 
@@ -94,12 +94,12 @@ def _policy_binding(tree: Json) -> None:
 
 def _device_requests(spec: Json) -> None:
     for request in (spec.get("devices") or {}).get("requests") or ():
-        for asked in ([request["exactly"]] if "exactly" in request else []) + list(request.get("firstAvailable", ())):
+        for asked in ([request["exactly"]] if "exactly" in request else []) + list(request.get("firstAvailable") or ()):
             if not asked.get("allocationMode"):
                 asked["allocationMode"] = "ExactCount"
             if asked["allocationMode"] == "ExactCount" and not asked.get("count"):
                 asked["count"] = 1
-            for toleration in asked.get("tolerations", ()):
+            for toleration in asked.get("tolerations") or ():
                 fill(toleration, operator="Equal")
 
 
@@ -160,7 +160,7 @@ def _certificate_signing_request(tree: Json) -> None:
 
 
 def _runtime_class(tree: Json) -> None:
-    for toleration in (tree.get("scheduling") or {}).get("tolerations", ()):
+    for toleration in (tree.get("scheduling") or {}).get("tolerations") or ():
         fill(toleration, operator="Equal")
 
 

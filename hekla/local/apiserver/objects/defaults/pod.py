@@ -39,7 +39,7 @@ def pod(tree: Json) -> None:
             if limits:
                 _requests_from_limits(resources, limits)
             if host_network:
-                for port in container.get("ports", ()):
+                for port in container.get("ports") or ():
                     if not port.get("hostPort") and port.get("containerPort"):
                         port["hostPort"] = port["containerPort"]
 
@@ -92,10 +92,10 @@ def _container(container: Json) -> None:
         container["terminationMessagePolicy"] = "File"
     if "resources" not in container:
         container["resources"] = {}
-    for port in container.get("ports", ()):
+    for port in container.get("ports") or ():
         if not port.get("protocol"):
             port["protocol"] = "TCP"
-    for variable in container.get("env", ()):
+    for variable in container.get("env") or ():
         source = variable.get("valueFrom")
         if source:
             _references((source,))
@@ -147,8 +147,8 @@ def _volume(volume: Json) -> None:
         if source is not None:
             if "defaultMode" not in source:
                 source["defaultMode"] = 420
-            _references(source.get("items", ()))
-            for projection in source.get("sources", ()):
+            _references(source.get("items") or ())
+            for projection in source.get("sources") or ():
                 _projection(projection)
     for name in SOURCE_DEFAULTS.keys() & volume.keys():
         for key, value in SOURCE_DEFAULTS[name].items():
@@ -169,7 +169,7 @@ def _projection(projection: Json) -> None:
         token["expirationSeconds"] = 3600
     downward = projection.get("downwardAPI")
     if downward is not None:
-        _references(downward.get("items", ()))
+        _references(downward.get("items") or ())
 
 
 def _references(items: Iterable[Json]) -> None:

@@ -63,7 +63,7 @@ def _stateful_set(tree: Json) -> None:
         fill(strategy["rollingUpdate"], partition=0)
     fill(spec.setdefault("persistentVolumeClaimRetentionPolicy", {}), whenDeleted="Retain", whenScaled="Retain")
     fill(spec, replicas=1, revisionHistoryLimit=10)
-    for claim in spec.get("volumeClaimTemplates", ()):
+    for claim in spec.get("volumeClaimTemplates") or ():
         fill(claim, apiVersion="v1", kind="PersistentVolumeClaim")
         fill(claim.setdefault("spec", {}), volumeMode="Filesystem")
         fill(claim.setdefault("status", {}), phase="Pending")
@@ -88,8 +88,8 @@ def _job_spec(spec: Json) -> None:
         spec["backoffLimit"] = 2**31 - 1 if spec.get("backoffLimitPerIndex") is not None else 6
     if not spec.get("podReplacementPolicy"):
         spec["podReplacementPolicy"] = "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed"
-    for rule in (spec.get("podFailurePolicy") or {}).get("rules", ()):
-        for pattern in rule.get("onPodConditions", ()):
+    for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
+        for pattern in rule.get("onPodConditions") or ():
             fill(pattern, status="True")
 
 
