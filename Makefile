@@ -17,7 +17,7 @@ test: $(STAMP)
 	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile
 
 slow: $(STAMP)
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow -rs
 
 # Properties on examples that nobody has seen yet; run it as often as there is time.
 hunt: $(STAMP)

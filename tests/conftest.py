@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 
 import pytest
@@ -19,6 +20,9 @@ _aftermath = pytest.StashKey[subprocess.Popen[bytes] | None]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A session begun in the background ignores Ctrl-C, and so would all that it starts, also where that is what is tested.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[_aftermath] = aftermath.begin()
 
 

@@ -168,12 +168,9 @@ def create(own: Home, name: str, size: int) -> tuple[int, str]:
 @pytest.mark.parametrize("after", ["at once", "certificates", "API server"])
 def test_ctrl_c_leaves_nothing(own: Home, after: str) -> None:
     """Interrupted at the start, before the supervisor has its lock, and in the middle; a second Ctrl-C changes nothing."""
-    # Of a session that ignores Ctrl-C, as one begun by nohup does, a child would too; what has a handler is reset in it.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
         own.command("up"), env=own.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
-    signal.signal(signal.SIGINT, before)
     assert process.stdout is not None
     if after == "at once":
         until("it has begun", lambda: own.directory().exists() or process.poll() is not None)
