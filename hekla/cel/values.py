@@ -53,8 +53,6 @@ class Optional:
             return False
         return not self.present or same(self.value, other.value)
 
-    __hash__ = None  # type: ignore[assignment]  # as Python has it; what it holds may have none
-
 
 NONE = Optional(None, False)
 

@@ -504,7 +504,7 @@ def is_plugin(found: Any) -> bool:
     )
 
 
-def guarded(user: type, source: str) -> type[Plugin]:
+def guarded(user: type[Any], source: str) -> type[Plugin]:
     """The user's class as one that a policy can list.  Raises CustomPluginError for what is wrong with it.
 
     `source`: the file that it comes from, for messages.
@@ -519,9 +519,8 @@ def guarded(user: type, source: str) -> type[Plugin]:
     arguments = getattr(user, "Arguments", NoArguments)
     if not (inspect.isclass(arguments) and issubclass(arguments, Arguments)):
         raise CustomPluginError(f"{user.__name__}.Arguments: a frozen subclass of hekla.engine.plugin.Arguments")
-    name = user.name  # type: ignore[attr-defined]  # looked for above
     body = {
-        "name": name, "Arguments": arguments, "time_dependent": bool(getattr(user, "time_dependent", False)),
+        "name": user.name, "Arguments": arguments, "time_dependent": bool(getattr(user, "time_dependent", False)),
         "user": user, "source": source, "__doc__": user.__doc__,
     }  # fmt: skip
     return type(user.__name__, (Guarded,), body)

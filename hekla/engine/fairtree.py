@@ -139,8 +139,6 @@ class FairOrder:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FairOrder) and self.tree.compare(self.queue, other.queue) == 0
 
-    __hash__ = None  # type: ignore[assignment]  # as Python has it for what changes
-
 
 def _weight(text: str) -> float:
     try:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from hekla.api.core import POD
@@ -130,27 +131,40 @@ class ClaimBinder:
 
     async def give_back(self, given: Mapping[str, Tree], uid: str) -> None:
         """Takes the pod off its claims.  What cannot be written now the controller of claims finds out by itself."""
+
+        def without_the_pod(allocation: Tree, status: Tree) -> bool:
+            before = status.get("reservedFor") or []
+            users = [one for one in before if one.get("uid") != uid]
+            if len(users) == len(before):
+                return False
+            status["reservedFor"] = users
+            if not users and status.get("allocation") and devices_of(status["allocation"]) == devices_of(allocation):
+                _deallocate(status)
+            return True
+
         for key, allocation in given.items():
-            async with self.lock(key):
-                for _ in range(ATTEMPTS):
-                    try:
-                        claim = await self.read(key)
-                        status = dict(claim.get("status") or {})
-                        before = status.get("reservedFor") or []
-                        users = [one for one in before if one.get("uid") != uid]
-                        if len(users) == len(before):
-                            break
-                        status["reservedFor"] = users
-                        if not users and status.get("allocation") and devices_of(status["allocation"]) == devices_of(allocation):
-                            for name in ("allocation", "reservedFor", "devices"):
-                                status.pop(name, None)
+            await self.change(key, partial(without_the_pod, allocation), "reservation could not be taken back")
+
+    async def change(self, key: str, changed: Callable[[Tree], bool], trouble: str) -> bool:
+        """Writes what `changed` makes of a copy of a claim's status, if it says that there is something to write.
+
+        False where that could not be done, and why is in the log.
+        """
+        async with self.lock(key):
+            for _ in range(ATTEMPTS):
+                try:
+                    claim = await self.read(key)
+                    status = dict(claim.get("status") or {})
+                    if changed(status):
                         await self.client.update_status(RESOURCE_CLAIM.untyped, {**claim, "status": status})
-                        break
-                    except Conflict:
-                        continue
-                    except (ClaimError, ApiError, TransportError) as error:
-                        log.warning("reservation of %s could not be taken back: %s", key, error)
-                        break
+                    return True
+                except Conflict as error:
+                    refused: Exception = error
+                except (ClaimError, ApiError, TransportError) as error:
+                    refused = error
+                    break
+        log.warning("resourceclaim %s: %s: %s", key, trouble, refused)
+        return False
 
     # ------------------------------------------------------------------------------------------------- claims of nobody else
 
@@ -215,24 +229,18 @@ class ClaimBinder:
 
         One that somebody else has reserved by now keeps it; one that was made for the pod's extended resources goes.
         """
-        async with self.lock(key):
-            for _ in range(ATTEMPTS):
-                try:
-                    claim = await self.read(key)
-                    status = dict(claim.get("status") or {})
-                    if any(one.get("uid") != uid for one in status.get("reservedFor") or ()):
-                        return
-                    if status.get("allocation") is not None:
-                        for name in ("allocation", "reservedFor", "devices"):
-                            status.pop(name, None)
-                        await self.client.update_status(RESOURCE_CLAIM.untyped, {**claim, "status": status})
-                    break
-                except Conflict:
-                    continue
-                except (ClaimError, ApiError, TransportError) as error:
-                    log.warning("resourceclaim %s could not be freed: %s", key, error)
-                    return
-        await self.discard(key, uid)
+        kept = False
+
+        def freed(status: Tree) -> bool:
+            nonlocal kept
+            kept = any(one.get("uid") != uid for one in status.get("reservedFor") or ())
+            if kept or status.get("allocation") is None:
+                return False
+            _deallocate(status)
+            return True
+
+        if await self.change(key, freed, "could not be freed") and not kept:
+            await self.discard(key, uid)
 
     async def read(self, key: str) -> Tree:
         namespace, _, name = key.partition("/")
@@ -248,6 +256,11 @@ class ClaimBinder:
         if len(self.locks) > 4096:
             self.locks = defaultdict(asyncio.Lock, {name: one for name, one in self.locks.items() if one.locked()})
         return self.locks[key]
+
+
+def _deallocate(status: Tree) -> None:
+    for name in ("allocation", "reservedFor", "devices"):
+        status.pop(name, None)
 
 
 def fulfilled(result: Tree, devices: Any) -> bool:

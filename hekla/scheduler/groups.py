@@ -49,7 +49,7 @@ class Answer(msgspec.Struct):
     metadata: Metadata = msgspec.field(default_factory=Metadata)
 
 
-POD_GROUP: Kind[Answer] = replace(scheduling.POD_GROUP, type=Answer)  # type: ignore[arg-type, assignment]
+POD_GROUP: Kind[Answer] = replace(scheduling.POD_GROUP, type=Answer)  # type: ignore[arg-type, assignment]  # read otherwise
 
 
 class Gathering(NamedTuple):

@@ -85,7 +85,7 @@ def test_endless_nesting_is_refused() -> None:
     assert described is not None
     raw = b""
     for _ in range(500):
-        raw = protobuf._chunk(28, raw)
+        raw = protobuf.chunk(28, raw)
     with pytest.raises(BadBody, match="max depth"):
         protobuf.decode(raw, described)
 

@@ -105,7 +105,7 @@ class Singles:
         row = task.row = known.rows[known.next]
         try:
             session.tell_allocated(one)
-        except Exception:
+        except Exception:  # a plugin's mistake, told by the caller: the job is as it was
             job.set_status_many(one, Status.PENDING)
             task.row = NOWHERE
             raise

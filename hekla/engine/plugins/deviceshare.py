@@ -178,10 +178,12 @@ class DeviceShare(Plugin):
         """Fails where the answer is the refusal of this number."""
 
         def mask(pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
+            if task is None:
+                return None
             result: Bools | None = None
-            for device in self._asked(pods, task):
+            for device in self._asked(pods):
                 if device.kind.name == name or (name == "ascend" and isinstance(device, ascend.Ascend)):
-                    answers = self._ask(device, task, nodes)  # type: ignore[arg-type]  # devices are asked for a task
+                    answers = self._ask(device, task, nodes)
                     fits = nodes.take(answers.refusals[: len(nodes.table)]) != number
                     result = fits if result is None else result & fits
             return result
@@ -196,11 +198,11 @@ class DeviceShare(Plugin):
 
     def _score_chips(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | None:
         """Points for the candidates with fewest idle cores, more where a slice need not be a smaller one."""
-        device = next((one for one in self._asked(pods, task) if isinstance(one, mindcluster.MindCluster)), None)
-        if device is None:
+        device = next((one for one in self._asked(pods) if isinstance(one, mindcluster.MindCluster)), None)
+        if device is None or task is None:
             return None
         table = nodes.table
-        smaller = self._ask(device, task, nodes).scores  # type: ignore[arg-type]  # as above
+        smaller = self._ask(device, task, nodes).scores
         rows = np.arange(len(table)) if nodes.rows is None else nodes.rows
         column = table.space.column(mindcluster.RESOURCE)
         idle = table.allocatable[column][rows] - table.used[column][rows]
@@ -209,17 +211,15 @@ class DeviceShare(Plugin):
         return np.array([points.get(row, 0.0) for row in rows.tolist()])
 
     def _score(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | None:
-        asked = [one for one in self._asked(pods, task) if not isinstance(one, mindcluster.MindCluster)]
-        if not asked:
+        asked = [one for one in self._asked(pods) if not isinstance(one, mindcluster.MindCluster)]
+        if not asked or task is None:
             return None
         total = np.zeros(len(nodes))
         for device in asked:
-            total += nodes.take(self._ask(device, task, nodes).scores[: len(nodes.table)])  # type: ignore[arg-type]  # as above
+            total += nodes.take(self._ask(device, task, nodes).scores[: len(nodes.table)])
         return np.floor(total + 0.5)
 
-    def _asked(self, pods: PodClass, task: Task | None) -> list[Device]:
-        if task is None:
-            return []
+    def _asked(self, pods: PodClass) -> list[Device]:
         return [device for device in self.devices if device.asked(pods)]
 
     def _ask(self, device: Device, task: Task, nodes: NodeView) -> Answers:
@@ -301,7 +301,7 @@ class DeviceShare(Plugin):
     # ------------------------------------------------------------------------------------------------- books
 
     def allocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
-        asked = self._asked(task.pods, task)
+        asked = self._asked(task.pods)
         if not asked:
             return
         if task.status not in (Status.ALLOCATED, Status.PIPELINED):
@@ -316,7 +316,7 @@ class DeviceShare(Plugin):
         self.nodes.mark(task.row)
 
     def deallocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
-        asked = self._asked(task.pods, task)
+        asked = self._asked(task.pods)
         if not asked:
             return
         if task.status is Status.RELEASING:

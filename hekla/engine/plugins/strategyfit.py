@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 TYPE_ANNOTATION = "volcano.sh/resource-strategy-scoring-type"
 WEIGHT_ANNOTATION = "volcano.sh/resource-strategy-weight"
-MOST, LEAST = "MostAllocated", "LeastAllocated"
+MOST: Literal["MostAllocated"] = "MostAllocated"
+LEAST: Literal["LeastAllocated"] = "LeastAllocated"
 _DEFAULT_WEIGHT = 10
 
 
@@ -191,5 +192,5 @@ def _usable(name: str) -> bool:
 
 
 def _sound(one: Strategy) -> Strategy:
-    kind: Literal["MostAllocated", "LeastAllocated"] = MOST if one.type == MOST else LEAST  # type: ignore[assignment]  # of these texts
+    kind = MOST if one.type == MOST else LEAST
     return Strategy(kind, one.weight if one.weight > 0 else 1)

@@ -54,6 +54,13 @@ def size(volume: Json) -> int:
     return whole((volume["spec"].get("capacity") or {}).get("storage", "0"))
 
 
+def reference_to(claim: Json) -> Json:
+    """The claimRef of a volume that is for this claim."""
+    meta = claim["metadata"]
+    names = {name: meta[name] for name in ("namespace", "name", "uid", "resourceVersion")}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **names}
+
+
 def reference(volume: Json) -> Json:
     """The volume's claimRef, empty where there is none."""
     found: Json = volume["spec"].get("claimRef") or {}

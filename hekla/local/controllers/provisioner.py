@@ -205,14 +205,7 @@ def volume_of(claim: Json, made: Json, path: Path, node: str) -> Json:
             "persistentVolumeReclaimPolicy": made.get("reclaimPolicy", "Delete"),
             "storageClassName": made["metadata"]["name"],
             "hostPath": {"path": str(path), "type": "DirectoryOrCreate"},
-            "claimRef": {
-                "apiVersion": "v1",
-                "kind": "PersistentVolumeClaim",
-                "namespace": meta["namespace"],
-                "name": meta["name"],
-                "uid": meta["uid"],
-                "resourceVersion": meta["resourceVersion"],
-            },
+            "claimRef": claims.reference_to(claim),
         },
     }
     if made.get("mountOptions"):

@@ -227,18 +227,7 @@ class VolumeController(Controller):
         ref = claims.reference(volume)
         meta = claim["metadata"]
         if ref.get("uid") != meta["uid"]:
-            patch: Json = {
-                "spec": {
-                    "claimRef": {
-                        "apiVersion": "v1",
-                        "kind": "PersistentVolumeClaim",
-                        "namespace": meta["namespace"],
-                        "name": meta["name"],
-                        "uid": meta["uid"],
-                        "resourceVersion": meta["resourceVersion"],
-                    }
-                }
-            }
+            patch: Json = {"spec": {"claimRef": claims.reference_to(claim)}}
             if not ref:
                 patch["metadata"] = {"annotations": {claims.BOUND_BY_US: "yes"}}
             volume = await self.patch_volume(volume, patch)

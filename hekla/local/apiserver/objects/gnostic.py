@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from hekla.local.apiserver.kind import Json
+from hekla.local.apiserver.objects.protobuf import chunk, varint
 
 MEDIA_TYPE = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 ANSWER_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
@@ -83,54 +84,41 @@ def _message(tree: Json, name: str) -> bytes:
         if part is not None:
             pieces += [_field(part, one) for one in (value if part.many else (value,))]
         elif key.startswith("x-") and message.extensions:
-            pieces.append(_framed(message.extensions, _named(key, _any(value))))
+            pieces.append(chunk(message.extensions, _named(key, _any(value))))
         elif message.rest is not None:
-            pieces.append(_framed(message.rest.number, _named(key, _message(value, message.rest.form))))
+            pieces.append(chunk(message.rest.number, _named(key, _message(value, message.rest.form))))
     body = b"".join(pieces)
     for number in reversed(message.inside):
-        body = _framed(number, body)
+        body = chunk(number, body)
     return body
 
 
 def _field(part: Part, value: Any) -> bytes:
     match part.form:
         case "text":
-            return _framed(part.number, str(value).encode())
+            return chunk(part.number, str(value).encode())
         case "bool":
-            return _varint(part.number << 3) + (b"\1" if value else b"\0")
+            return varint(part.number << 3) + (b"\1" if value else b"\0")
         case "int":
-            return _varint(part.number << 3) + _varint(int(value) & 0xFFFFFFFFFFFFFFFF)
+            return varint(part.number << 3) + varint(int(value) & 0xFFFFFFFFFFFFFFFF)
         case "double":
-            return _varint(part.number << 3 | 1) + struct.pack("<d", value)
+            return varint(part.number << 3 | 1) + struct.pack("<d", value)
         case "any":
-            return _framed(part.number, _any(value))
+            return chunk(part.number, _any(value))
         case "Additional":
-            inner = _varint(2 << 3) + (b"\1" if value else b"\0") if isinstance(value, bool) else _framed(1, _message(value, "Schema"))
-            return _framed(part.number, inner)
+            inner = varint(2 << 3) + (b"\1" if value else b"\0") if isinstance(value, bool) else chunk(1, _message(value, "Schema"))
+            return chunk(part.number, inner)
         case "Type":
-            return _framed(part.number, _framed(1, value.encode()))
+            return chunk(part.number, chunk(1, value.encode()))
         case "Items":
-            return _framed(part.number, _framed(1, _message(value, "Schema")))
+            return chunk(part.number, chunk(1, _message(value, "Schema")))
         case message:
-            return _framed(part.number, _message(value, message))
+            return chunk(part.number, _message(value, message))
 
 
 def _any(value: Any) -> bytes:
-    return _framed(2, json.dumps(value, ensure_ascii=False).encode())
+    return chunk(2, json.dumps(value, ensure_ascii=False).encode())
 
 
 def _named(name: str, value: bytes) -> bytes:
-    return _framed(1, name.encode()) + _framed(2, value)
-
-
-def _framed(number: int, body: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(body)) + body
-
-
-def _varint(number: int) -> bytes:
-    found = bytearray()
-    while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
-        number >>= 7
-    found.append(number)
-    return bytes(found)
+    return chunk(1, name.encode()) + chunk(2, value)

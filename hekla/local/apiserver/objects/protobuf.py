@@ -83,8 +83,8 @@ def encode(tree: Json, described: fields.Message) -> bytes:
 
 def enclose(api_version: str, kind: str, raw: bytes) -> bytes:
     """Closes the envelope round an encoded message."""
-    meta = _chunk(1, api_version.encode()) + _chunk(2, kind.encode())
-    return MAGIC + _chunk(1, meta) + _chunk(2, raw) + _chunk(3, b"") + _chunk(4, b"")
+    meta = chunk(1, api_version.encode()) + chunk(2, kind.encode())
+    return MAGIC + chunk(1, meta) + chunk(2, raw) + chunk(3, b"") + chunk(4, b"")
 
 
 def _decoded(buffer: bytes, start: int, table: _Table) -> Json:
@@ -262,24 +262,24 @@ def _write(tree: Json, table: _Table, out: bytearray) -> None:
         if entry.code == _INLINE:
             inner = bytearray()
             _write(tree, entry.inner, inner)
-            out += _chunk(number, bytes(inner))
+            out += chunk(number, bytes(inner))
             continue
         value = tree.get(entry.name)
         if value is None:
             continue
         if entry.code == _INT or entry.code == _BOOL:
-            out += _number(tag) + _number(int(value))
+            out += varint(tag) + varint(int(value))
         elif entry.code == _DOUBLE:
-            out += _number(tag) + struct.pack("<d", value)
+            out += varint(tag) + struct.pack("<d", value)
         elif entry.code == _INT_LIST:
-            out += b"".join(_number(number << 3) + _number(int(item)) for item in value)
+            out += b"".join(varint(number << 3) + varint(int(item)) for item in value)
         elif entry.code == _LIST:
-            out += b"".join(_chunk(number, _encoded(item, entry.inner)) for item in value)
+            out += b"".join(chunk(number, _encoded(item, entry.inner)) for item in value)
         elif entry.code == _MAP:
             for key, item in value.items():
-                out += _chunk(number, _chunk(1, key.encode()) + _chunk(2, _encoded(item, entry.inner)))
+                out += chunk(number, chunk(1, key.encode()) + chunk(2, _encoded(item, entry.inner)))
         else:
-            out += _chunk(number, _encoded(value, entry))
+            out += chunk(number, _encoded(value, entry))
 
 
 def _encoded(value: Any, entry: _Entry) -> bytes:
@@ -294,11 +294,13 @@ def _encoded(value: Any, entry: _Entry) -> bytes:
     return bytes(inner)
 
 
-def _chunk(number: int, data: bytes) -> bytes:
-    return _number(number << 3 | 2) + _number(len(data)) + data
+def chunk(number: int, data: bytes) -> bytes:
+    """A field of this number that holds bytes: a text, or a message."""
+    return varint(number << 3 | 2) + varint(len(data)) + data
 
 
-def _number(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """A number as protobuf has it, seven bits a byte; a negative one as its 64 bits."""
     value &= 0xFFFFFFFFFFFFFFFF
     out = bytearray()
     while value > 127:
@@ -373,7 +375,7 @@ def _write_time(text: str) -> bytes:
         return b""
     moment = datetime.fromisoformat(text) - _EPOCH
     seconds = moment.days * 86400 + moment.seconds
-    return b"\x08" + _number(seconds) + b"\x10" + _number(moment.microseconds * 1000)
+    return b"\x08" + varint(seconds) + b"\x10" + varint(moment.microseconds * 1000)
 
 
 def _read_quantity(data: bytes, _: int) -> str:
@@ -387,8 +389,8 @@ def _read_int_or_string(data: bytes, _: int) -> int | str:
 
 def _write_int_or_string(value: int | str) -> bytes:
     if isinstance(value, str):
-        return b"\x08\x01\x10\x00" + _chunk(3, value.encode())
-    return b"\x08\x00\x10" + _number(value) + b"\x1a\x00"
+        return b"\x08\x01\x10\x00" + chunk(3, value.encode())
+    return b"\x08\x00\x10" + varint(value) + b"\x1a\x00"
 
 
 def _read_json(data: bytes, _: int) -> Any:
@@ -402,7 +404,7 @@ def _read_json(data: bytes, _: int) -> Any:
 
 
 def _write_json(value: Any) -> bytes:
-    return _chunk(1, msgspec.json.encode(value))
+    return chunk(1, msgspec.json.encode(value))
 
 
 def _repeated(data: bytes, number: int) -> list[bytes]:
@@ -426,7 +428,7 @@ def _read_strings(data: bytes, _: int) -> list[str]:
 
 
 def _write_strings(value: list[str]) -> bytes:
-    return b"".join(_chunk(1, item.encode()) for item in value)
+    return b"".join(chunk(1, item.encode()) for item in value)
 
 
 def _schema() -> _Table:
@@ -448,8 +450,8 @@ def _read_schema_or_bool(data: bytes, depth: int) -> Any:
 
 def _write_schema_or_bool(value: Any) -> bytes:
     if isinstance(value, dict):
-        return b"\x08\x01" + _chunk(2, _schema_bytes(value))
-    return b"\x08" + _number(int(bool(value)))
+        return b"\x08\x01" + chunk(2, _schema_bytes(value))
+    return b"\x08" + varint(int(bool(value)))
 
 
 def _read_schema_or_array(data: bytes, depth: int) -> Any:
@@ -461,8 +463,8 @@ def _read_schema_or_array(data: bytes, depth: int) -> Any:
 
 def _write_schema_or_array(value: Any) -> bytes:
     if isinstance(value, dict):
-        return _chunk(1, _schema_bytes(value))
-    return b"".join(_chunk(2, _schema_bytes(item)) for item in value)
+        return chunk(1, _schema_bytes(value))
+    return b"".join(chunk(2, _schema_bytes(item)) for item in value)
 
 
 def _read_schema_or_strings(data: bytes, depth: int) -> Any:
@@ -474,8 +476,8 @@ def _read_schema_or_strings(data: bytes, depth: int) -> Any:
 
 def _write_schema_or_strings(value: Any) -> bytes:
     if isinstance(value, dict):
-        return _chunk(1, _schema_bytes(value))
-    return b"".join(_chunk(2, item.encode()) for item in value)
+        return chunk(1, _schema_bytes(value))
+    return b"".join(chunk(2, item.encode()) for item in value)
 
 
 def _read_duration(data: bytes, _: int) -> str:
@@ -483,14 +485,14 @@ def _read_duration(data: bytes, _: int) -> str:
 
 
 def _write_duration(text: str) -> bytes:
-    return b"\x08" + _number(duration_nanoseconds(text))
+    return b"\x08" + varint(duration_nanoseconds(text))
 
 
 _FORMS = {
     "Time": _Form(_read_time, _write_time),
     "MicroTime": _Form(_read_micro_time, _write_time),
     "Duration": _Form(_read_duration, _write_duration),
-    "Quantity": _Form(_read_quantity, lambda value: _chunk(1, str(value).encode())),
+    "Quantity": _Form(_read_quantity, lambda value: chunk(1, str(value).encode())),
     "IntOrString": _Form(_read_int_or_string, _write_int_or_string),
     "FieldsV1": _Form(_read_json, _write_json),
     "RawExtension": _Form(_read_json, _write_json),
