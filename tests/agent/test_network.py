@@ -45,6 +45,20 @@ GET = (
 )
 
 
+LOOK_UP = (
+    "import socket,sys\n"
+    "query = bytes.fromhex('000701000001000000000000') + b'\\3any\\7cluster\\5local\\0' + bytes([0, 1, 0, 1])\n"
+    "for _ in sys.stdin:\n"
+    "  with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:\n"
+    "    asking.settimeout(5)\n"
+    "    asking.sendto(query, (sys.argv[1], 53))\n"
+    "    asking.recv(512)\n"
+    "  known = (line.split() for line in open('/proc/thread-self/net/arp'))\n"
+    "  print(*(words[3] for words in known if words[0] == sys.argv[1]), flush=True)\n"
+)
+"""For each line of its input: asks the server of names, and says which hardware address it believes to be the server's."""
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def live(isolation: Isolation, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
     if not isolation.network:
@@ -238,6 +252,34 @@ async def test_endpoints_of_somebody_elses_making_are_followed(live: Cluster) ->
     subsets = [{"addresses": [{"ip": address}], "ports": [{"port": 8300}]}]
     await live.client.create(core.ENDPOINTS.untyped, {"metadata": {"name": "external", "namespace": "default"}, "subsets": subsets})
     assert await get(live, "ask-external", "http://external/") == "by hand"
+
+
+async def test_pods_that_come_do_not_cut_off_those_that_are_there(isolation: Isolation, tmp_path: Path) -> None:
+    """A bridge without an address of its own takes another with the ports, and pods lose for half a minute whoever stands behind it."""
+    if not isolation.network:
+        pytest.skip("this machine gives pods no network of their own")
+    network = Network(tmp_path)
+    try:
+        await network.ready()
+        first = network.base.rpartition(".")[0]
+        path = await network.attach("u0", f"{first}.3", [], [])
+        command = ["nsenter", f"--net={path}", sys.executable, "-c", LOOK_UP, network.gateway]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as pod:
+            assert pod.stdin is not None and pod.stdout is not None
+
+            def look_up() -> str:
+                assert pod.stdin is not None and pod.stdout is not None
+                print("now", file=pod.stdin, flush=True)
+                return pod.stdout.readline().strip()
+
+            own = "0a:58:" + socket.inet_aton(network.gateway).hex(":")
+            assert await asyncio.to_thread(look_up) == own
+            for number in range(1, 20):
+                await network.attach(f"u{number}", f"{first}.{3 + number}", [], [])
+            assert await asyncio.to_thread(look_up) == own
+        await network.close()
+    finally:
+        end(tmp_path)
 
 
 async def test_more_pods_than_a_bridge_has_ports(isolation: Isolation, tmp_path: Path) -> None:

@@ -54,6 +54,11 @@ def numeric(address: str) -> int:
     return int.from_bytes(socket.inet_aton(address), "big")
 
 
+def hardware(address: str) -> bytes:
+    """The hardware address of who has this address: it follows from it, so that a neighbour's memory of it stays true."""
+    return bytes([0x0A, 0x58]) + socket.inet_aton(address)
+
+
 def subnet(index: int) -> int:
     """The first address of a subnet."""
     return (10 << 24) + ((244 + index // 16) << 16) + ((index % 16) << 12)
@@ -142,7 +147,8 @@ class Keeper:
         route.ask(netlink.up(1), netlink.local_route(*SERVICES, 1))
         index = self._plug()
         base = subnet(index)
-        route.ask(netlink.address(self.bridges[0], dotted(base + 1), PREFIX))
+        gateway = dotted(base + 1)
+        route.ask(netlink.hardware(self.bridges[0], hardware(gateway)), netlink.address(self.bridges[0], gateway, PREFIX))
         try:
             netlink.redirect([(dotted(base), PREFIX), SERVICES], WAY_OUT)
         except OSError as error:
@@ -238,14 +244,13 @@ class Keeper:
 
     def _cable(self, address: str, namespace: int | None, bridge: int) -> int:
         self._numbers += 1
-        hardware = bytes([0x0A, 0x58]) + socket.inet_aton(address)  # follows the address, so that a neighbour's memory of it stays true
         try:
             if namespace is None:
                 namespace = netlink.new_namespace()
             else:
                 netlink.set_namespace(namespace)
                 _unplug()
-            self.route.ask(netlink.pair(f"pod{self._numbers}", bridge, "eth0", namespace, hardware))
+            self.route.ask(netlink.pair(f"pod{self._numbers}", bridge, "eth0", namespace, hardware(address)))
             inner = Netlink()
             try:
                 own = socket.if_nametoindex("eth0")

@@ -94,6 +94,11 @@ def join(index: int, master: int) -> Message:
     return NEW_LINK, 0, link(index, up=True) + number(LINK_MASTER, master)
 
 
+def hardware(index: int, address: bytes) -> Message:
+    """Gives an interface a hardware address to keep; a bridge that has none takes the lowest of its ports', as they come and go."""
+    return NEW_LINK, 0, link(index) + attribute(LINK_ADDRESS, address)
+
+
 def delete(index: int) -> Message:
     return DELETE_LINK, 0, link(index)
 
