@@ -131,6 +131,8 @@ def test_subnets_that_the_machine_uses_are_left_alone() -> None:
     taken = keeper.routed(["Iface\tDestination", line.format(swapped, 0x0000FFFF), line.format(0, 0)])
     assert not keeper.free(index, taken)
     assert keeper.free(40, taken)
+    servers = keeper.asked(["10.255.255.53", "not an address"])
+    assert not keeper.free(keeper.SUBNETS - 1, servers) and keeper.free(keeper.SUBNETS - 2, servers)
     assert keeper.dotted(keeper.subnet(0)) == "10.244.0.0" and keeper.dotted(keeper.subnet(keeper.SUBNETS - 1)) == "10.255.240.0"
 
 

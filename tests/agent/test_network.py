@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -359,6 +360,33 @@ async def test_a_network_that_nobody_needs_any_more_ends_by_itself(isolation: Is
     assert await asyncio.to_thread(process.wait, 40) == 0
     with pytest.raises(OSError):
         connect(tmp_path)
+
+
+async def test_a_network_is_not_up_before_it_has_told_its_addresses(tmp_path: Path) -> None:
+    """A pod that came in between would get an address of another network."""
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def keep(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        message = json.loads(await reader.readline())
+        asked.set()
+        await answer.wait()
+        told = {"base": "10.250.0.0", "prefix": 20, "gateway": "10.250.0.1", "host": "10.250.0.2", "wayOut": ""}
+        writer.write(json.dumps({"id": message["id"], **told}).encode() + b"\n")
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_unix_server(keep, tmp_path / "network.sock"):
+        network = Network(tmp_path)
+        first = asyncio.create_task(network.ready())
+        await asked.wait()
+        assert not network.up
+        second = asyncio.create_task(network.ready())
+        await asyncio.sleep(0)
+        assert not second.done()
+        answer.set()
+        await asyncio.gather(first, second)
+        assert network.up and network.base == "10.250.0.0"
+        await network.close()
 
 
 async def test_two_networks_stand_side_by_side_and_leave_nothing(isolation: Isolation, tmp_path: Path) -> None:

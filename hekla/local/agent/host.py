@@ -165,11 +165,13 @@ class Host:
 
     async def connect(self) -> None:
         """Returns when pods can have addresses.  Raises NetworkError."""
-        if self.network is None or self.network.up:
+        if self.network is None:
             return
+        was_up = self.network.up
         await self.network.ready()
-        self.addresses.within(self.network.base, self.network.prefix)
-        self._tell_everything()
+        self.addresses.within(self.network.base, self.network.prefix)  # whoever waited for it too may come to this line later
+        if not was_up:
+            self._tell_everything()
 
     async def _network_is_new(self) -> None:
         """Another keeper has taken the place of one that died: every pod's cable and every name must be laid again."""
@@ -254,8 +256,8 @@ class Host:
             self._write(named, [], [])
         server = self.network.gateway if self.network is not None else ""
         try:
-            (directory.path / "resolv.conf").write_text(naming.resolver(pod, server, self._resolver))
-            (directory.path / "hostname").write_text(f"{hosts.hostname_of(pod)}\n")
+            hosts.write(directory.path / "resolv.conf", naming.resolver(pod, server, self._resolver).encode())
+            hosts.write(directory.path / "hostname", f"{hosts.hostname_of(pod)}\n".encode())
         except OSError as error:
             log.warning("%s: %s", directory.path, error.strerror)
         if named.peer.subdomain or self._served(named):

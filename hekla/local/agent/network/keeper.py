@@ -74,8 +74,17 @@ def routed(lines: Iterable[str]) -> list[tuple[int, int]]:
     return [(network, mask) for network, mask in found]
 
 
+def asked(servers: Iterable[str]) -> list[tuple[int, int]]:
+    """(address, mask) of the servers that the machine asks for names: behind its default gateway, no other route tells of them."""
+    found = []
+    for server in servers:
+        with contextlib.suppress(OSError):  # it is no address
+            found.append((numeric(server), 0xFFFFFFFF))
+    return found
+
+
 def free(index: int, taken: Iterable[tuple[int, int]]) -> bool:
-    """Whether no route of the machine overlaps with a subnet."""
+    """Whether nothing that the machine reaches elsewhere is in a subnet."""
     base, own = subnet(index), (0xFFFFFFFF << (32 - PREFIX)) & 0xFFFFFFFF
     return not any((base & mask & own) == (network & mask & own) for network, mask in taken)
 
@@ -176,7 +185,7 @@ class Keeper:
                 lines = file.readlines()
         finally:
             netlink.set_namespace(self.hub)
-        taken = routed(lines)
+        taken = [*routed(lines), *asked(names.host_servers())]
         first = self._before()
         for step in range(SUBNETS):
             index = (first + step) % SUBNETS

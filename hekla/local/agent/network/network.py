@@ -89,6 +89,8 @@ class Network:
         self.prefix = 0
         self.way_out = ""
         self.recall: Callable[[], Any] | None = None
+        self.up = False
+        """There is a network, and what its keeper says of it is known."""
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._answers: dict[int, asyncio.Future[Json]] = {}
@@ -98,15 +100,11 @@ class Network:
         self._closed = False
         self._process: subprocess.Popen[bytes] | None = None
 
-    @property
-    def up(self) -> bool:
-        return self._writer is not None
-
     async def ready(self) -> None:
         """Returns when there is a network; starts it if there is none.  Raises NetworkError."""
-        if self._writer is not None:
+        if self.up:
             return
-        if self._ready is None or (self._ready.done() and self._writer is None):
+        if self._ready is None or self._ready.done():
             self._ready = asyncio.create_task(self._start(), name="network")
         await asyncio.shield(self._ready)
 
@@ -121,6 +119,7 @@ class Network:
         hello = await self.ask({"do": "hello"})
         self.base, self.prefix = hello["base"], hello["prefix"]
         self.gateway, self.host, self.way_out = hello["gateway"], hello["host"], hello["wayOut"]
+        self.up = True
         if self.way_out:
             log.warning("pods reach each other but nothing beyond this machine: %s", self.way_out)
 
@@ -156,7 +155,7 @@ class Network:
                     future.set_result(answer)
         except (OSError, ValueError) as error:
             log.info("the network's keeper: %s", error)
-        self._writer = None
+        self.up, self._writer = False, None
         for future in self._answers.values():
             if not future.done():
                 future.set_exception(NetworkError("the keeper of the pods' network has ended"))
@@ -166,7 +165,7 @@ class Network:
             asyncio.get_running_loop().create_task(self._revive())
 
     async def _revive(self) -> None:
-        while not self._closed and self._writer is None:
+        while not self._closed and not self.up:
             try:
                 await self.ready()
             except (NetworkError, OSError) as error:
@@ -207,6 +206,7 @@ class Network:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError, NetworkError, OSError):
                     await task
+        self.up = False
         if self._writer is not None:
             self._writer.close()
             self._writer = None
