@@ -1,0 +1,95 @@
+"""The files of the chart are what the program says, and the program takes what they say.  No helm is needed for that."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from typing import Any
+
+import pytest
+import yaml
+
+from deploy.__main__ import CHART, HEADER, MANIFESTS, definitions, policies
+from hekla.admission import groups
+from hekla.admission.registration import Where, kind_of, webhook
+from hekla.admission.registry import ADMISSIONS
+from hekla.admission.review import Settings
+from hekla.cli.hekla import DAEMONS
+from hekla.controllers.hypernode.controller import KEY, discovery_config
+from hekla.engine.policy import Policy
+from hekla.kube.daemon import VERSION_FLAG
+from hekla.kube.flags import parse
+from hekla.kube.log import FLAGS as LOG_FLAGS
+from tests.deploy.chart import Manifests
+
+WRITTEN = Manifests(MANIFESTS.read_text())
+
+
+def test_what_is_generated_is_up_to_date() -> None:
+    """`python -m deploy` writes these; that hekla.yaml is the chart is seen where there is a helm."""
+    assert (CHART / "files" / "crds.yaml").read_text() == definitions()
+    assert (CHART / "files" / "policies.yaml").read_text() == policies()
+    assert MANIFESTS.read_text().startswith(HEADER)
+
+
+@pytest.mark.parametrize("name", sorted(WRITTEN.of("Deployment")))
+def test_daemons_take_their_arguments(name: str) -> None:
+    container = WRITTEN.container(name)
+    program, daemon = container["command"]
+    assert program == "hekla"
+    flags = import_module(DAEMONS[daemon].module).FLAGS
+    options = parse((*flags, *LOG_FLAGS, VERSION_FLAG), container["args"], program=daemon)
+    assert options.enable_healthz and options.healthz_address == ":11251"
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert ports["health"] == 11251
+    if "metrics" in ports:
+        assert options.enable_metrics and options.listen_address == f":{ports['metrics']}"
+    if "webhooks" in ports:
+        assert options.port == ports["webhooks"]
+
+
+def test_webhooks_are_those_that_admission_would_register() -> None:
+    registered = {**WRITTEN.of("MutatingWebhookConfiguration"), **WRITTEN.of("ValidatingWebhookConfiguration")}
+    arguments = WRITTEN.container("volcano-admission")["args"]
+    enabled = next(argument for argument in arguments if argument.startswith("--enabled-admission=")).partition("=")[2].split(",")
+    assert len(registered) == len(enabled) == 7
+    where = Where("", "volcano-system", "volcano-admission-service")
+    for path in enabled:
+        wanted = webhook(ADMISSIONS[path], where, b"", Settings())
+        del wanted["clientConfig"]["caBundle"]  # the one thing that admission writes
+        made = registered[ADMISSIONS[path].configuration]
+        assert made["kind"] == kind_of(ADMISSIONS[path]).kind
+        assert made["webhooks"] == [wanted]
+
+
+def test_configurations_are_read() -> None:
+    for name in ("volcano-scheduler.conf", "agent-scheduler.conf"):
+        assert Policy.parse(yaml.safe_load((CHART / "config" / name).read_text())).actions
+    assert groups.load(CHART / "config" / "volcano-admission.conf") == ()
+    assert discovery_config({"data": {KEY: (CHART / "config" / KEY).read_text()}}) == []
+    example = re.sub(r"(?m)^#(?! [A-Z])", "", (CHART / "config" / KEY).read_text())
+    assert [source["source"] for source in discovery_config({"data": {KEY: example}})] == ["label"]
+
+
+def test_the_schema_knows_every_value() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = yaml.safe_load((CHART / "values.schema.json").read_text())["properties"]
+    used: dict[str, set[str]] = {"basic": set(), "custom": set(), "service": set()}
+    for template in (CHART / "templates").iterdir():
+        for top, key in re.findall(r"(?:\.Values\.|\$)(basic|custom|service)\.(\w+)", template.read_text()):
+            used[top].add(key)
+    refused = {"colocation_enable", "metrics_enable"}
+    for top, keys in used.items():
+        assert set(values[top]) <= set(schema[top]["properties"])
+        assert keys - refused <= set(values[top]), f"{top}: used by a template and not among the values"
+        without = {key for key, told in schema[top]["properties"].items() if told.get("description", "").startswith("taken")}
+        assert set(schema[top]["properties"]) - without - refused == set(values[top])
+
+
+def test_rules_are_written_out() -> None:
+    """No account may do everything to something, or anything to everything."""
+    for file in (CHART / "rights").iterdir():
+        parts: dict[str, list[dict[str, Any]]] = yaml.safe_load(file.read_text())
+        for rule in (rule for rules in parts.values() for rule in rules):
+            assert set(rule) <= {"apiGroups", "resources", "resourceNames", "verbs"}, rule
+            assert all("*" not in word for words in rule.values() for word in words), rule

@@ -1,0 +1,142 @@
+"""What values make of the chart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from deploy.__main__ import MANIFESTS, manifests
+from hekla.admission.registration import Where, webhook
+from hekla.admission.registry import ADMISSIONS
+from hekla.admission.review import Settings
+from tests.deploy.chart import Chart
+from tests.kubernetes import programs
+
+pytestmark = programs.slow(60)
+
+
+def test_the_manifests_are_the_chart(helm_program: Path) -> None:
+    assert MANIFESTS.read_text() == manifests(str(helm_program)), "`python -m deploy` writes them anew"
+
+
+@pytest.mark.scenario("controllers", 147)
+def test_who_owns_the_hypernodes(chart: Chart) -> None:
+    def arguments(*values: str) -> list[str]:
+        return list(chart(*values).container("volcano-controllers")["args"])
+
+    together = chart()
+    assert "volcano-hypernode-controller" not in together.of("Deployment")
+    assert not any("hyperNode" in argument for argument in arguments())
+    assert "hypernodes" in str(together.of("ClusterRole")["volcano-controllers"])
+    assert "--controllers=*,-sharding-controller,-hyperNode-controller" in arguments("hypernode_controller_mode=disabled")
+    own = "controller_enabled_controllers=job-controller\\,queue-controller"
+    assert "--controllers=job-controller,queue-controller,-hyperNode-controller" in arguments("hypernode_controller_mode=standalone", own)
+    assert "--controllers=job-controller,queue-controller" in arguments(own)
+
+    apart = chart("hypernode_controller_mode=standalone", "hypernode_controller_replicas=2", release="mine")
+    assert any("-hyperNode-controller" in argument for argument in apart.container("mine-controllers")["args"])
+    assert "hypernodes" not in str(apart.of("ClusterRole")["mine-controllers"]), "who does not own them may not write them"
+    deployment = apart.of("Deployment")["mine-hypernode-controller"]
+    assert deployment["spec"]["replicas"] == 2
+    assert deployment["spec"]["selector"]["matchLabels"] == {"app": "volcano-hypernode-controller"}
+    assert deployment["spec"]["template"]["spec"]["serviceAccountName"] == "mine-hypernode-controller"
+    container = apart.container("mine-hypernode-controller")
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": 11251}
+    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": 11251}
+    assert {"--leader-elect=true", "--leader-elect-resource-name=mine-hypernode-controller-manager"} <= set(container["args"])
+    assert apart.of("Service")["mine-hypernode-controller-service"]["spec"]["ports"][0]["port"] == 8081
+
+
+def test_what_is_not_wanted_is_not_there(chart: Chart) -> None:
+    nothing = chart("scheduler_enable=false", "controller_enable=false", "admission_enable=false")
+    assert {tree["kind"] for tree in nothing.trees} == {"ConfigMap", "ClusterRole"}
+    assert set(nothing.of("ConfigMap")) == {"volcano-controller-configmap"}
+    assert set(nothing.of("ClusterRole")) == {"vcjob-editor-role", "vcjob-viewer-role"}
+    assert not any(kind.endswith("AdmissionPolicy") for kind in {tree["kind"] for tree in chart().trees})
+    kept = {tree["kind"] for tree in chart("admission_enable=false", "vap_enable=true").trees}
+    assert "ValidatingAdmissionPolicy" in kept and "MutatingAdmissionPolicy" not in kept
+    assert "MutatingAdmissionPolicyBinding" in {tree["kind"] for tree in chart("map_enable=true").trees}
+    lone = chart("agent_scheduler_enable=true")
+    assert "--scheduler-name=agent-scheduler" in lone.container("volcano-agent-scheduler")["args"]
+    assert "queues" not in str(lone.of("ClusterRole")["volcano-agent-scheduler"])
+
+
+def test_definitions_stay_when_the_release_goes(helm_program: Path, chart: Chart) -> None:
+    text = chart.helm("template", "volcano", str(Path(__file__).parents[2] / "deploy" / "chart"), "--kube-version=1.30.0")
+    made = [tree for tree in yaml.safe_load_all(text) if tree and tree["kind"] == "CustomResourceDefinition"]
+    assert len(made) == 11
+    assert all(tree["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"} for tree in made)
+
+
+def test_values_of_volcano_are_taken(chart: Chart) -> None:
+    """The names under which its chart has them, and what they are for."""
+    made = chart(
+        "basic.image_registry=registry.example.com", "basic.controller_image_name=team/hekla", "basic.image_tag_version=v1",
+        "basic.scheduler_image_tag_version=v2", "basic.image_pull_secret=key", "leader_elect_enable=true", "scheduler_replicas=2",
+        "scheduler_name=mine", "scheduler_kube_api_qps=2000", "controller_kube_api_burst=100", "controller_worker_threads=5",
+        "scheduler_config_override=actions: allocate", "common_labels.team=a", "default_ns.pool=system", "scheduler_ns.pool=fast",
+        "admission_resources.limits.memory=1Gi", "scheduler_main_csc.runAsUser=7", "default_tolerations[0].operator=Exists",
+        "enabled_admissions=/pods/validate\\,/jobflows/validate", "webhooks_namespace_selector_expressions[0].key=batch",
+        "webhooks_namespace_selector_expressions[0].operator=Exists", "service.ipFamilyPolicy=PreferDualStack",
+        "basic.admission_secret_name=volcano-admission-secret", "basic.admission_port=9443", "go_memlimit_enable=true",
+        "scheduler_sharding_mode=soft", "sharding_configmap_data=schedulerConfigs: []", "scheduler_log_level=5",
+    )  # fmt: skip
+    scheduler, controllers, admission = (made.container(f"volcano-{name}") for name in ("scheduler", "controllers", "admission"))
+    assert scheduler["image"] == "registry.example.com/hekla:v2"
+    assert controllers["image"] == "registry.example.com/team/hekla:v1"
+    assert {"--leader-elect=true", "--leader-elect-resource-namespace=volcano-system", "--scheduler-name=mine", "--kube-api-qps=2000",
+            "--scheduler-sharding-mode=soft", "-v=5"} <= set(scheduler["args"])  # fmt: skip
+    assert {"--scheduler-name=mine", "--worker-threads=5", "--kube-api-burst=100"} <= set(controllers["args"])
+    assert made.of("ConfigMap")["volcano-scheduler-configmap"]["data"] == {"volcano-scheduler.conf": "actions: allocate\n"}
+    assert made.of("ConfigMap")["volcano-sharding-configmap"]["data"] == {"sharding.yaml": "schedulerConfigs: []\n"}
+    pods = {name: made.of("Deployment")[f"volcano-{name}"]["spec"]["template"] for name in ("scheduler", "controllers", "admission")}
+    assert pods["scheduler"]["spec"]["nodeSelector"] == {"pool": "fast"} and pods["admission"]["spec"]["nodeSelector"] == {"pool": "system"}
+    assert pods["controllers"]["spec"]["tolerations"] == [{"operator": "Exists"}]
+    assert pods["controllers"]["metadata"]["labels"] == {"app": "volcano-controller", "team": "a"}
+    assert pods["controllers"]["spec"]["imagePullSecrets"] == [{"name": "key"}]
+    assert scheduler["securityContext"] == {"runAsUser": 7} and controllers["securityContext"]["runAsUser"] == 1000
+    assert admission["resources"] == {"limits": {"memory": "1Gi"}}
+    assert "--tls-cert-file=/admission.local.config/certificates/tls.crt" in admission["args"] and "--port=9443" in admission["args"]
+    service = made.of("Service")["volcano-admission-service"]["spec"]
+    assert service["ipFamilyPolicy"] == "PreferDualStack" and service["ports"][0]["targetPort"] == 9443
+    hooks = made.of("ValidatingWebhookConfiguration")
+    assert set(hooks) == {"volcano-admission-service-pods-validate", "volcano-admission-service-jobflows-validate"}
+    hook = hooks["volcano-admission-service-pods-validate"]["webhooks"][0]
+    wanted = webhook(ADMISSIONS["/pods/validate"], Where(), b"", Settings(scheduler_names=("mine",)))
+    assert hook["matchConditions"] == wanted["matchConditions"]
+    assert {"key": "batch", "operator": "Exists"} in hook["namespaceSelector"]["matchExpressions"]
+
+
+def test_every_webhook_is_there(chart: Chart) -> None:
+    made = chart(f"enabled_admissions={'{}'.format(chr(92) + ',').join(ADMISSIONS)}")
+    found: dict[str, Any] = {**made.of("MutatingWebhookConfiguration"), **made.of("ValidatingWebhookConfiguration")}
+    where = Where("", "volcano-system", "volcano-admission-service")
+    for admission in ADMISSIONS.values():
+        wanted = webhook(admission, where, b"", Settings())
+        del wanted["clientConfig"]["caBundle"]
+        assert found[admission.configuration]["webhooks"] == [wanted]
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("hypernode_controller_mode=alone", '"alone" is none of controller-manager, standalone and disabled'),
+        ("scheduler_replicas=2", "set custom.leader_elect_enable"),
+        ("controller_replicas=3", "set custom.leader_elect_enable"),
+        ("scheduler_replica=1", "'scheduler_replica' not allowed"),
+        ("basic.image=x", "'image' not allowed"),
+        ("metrics_enable=true", "this chart brings no Prometheus"),
+        ("colocation_enable=true", "this chart has no node agent"),
+        ("enabled_admissions=/jobs/mutat", '"/jobs/mutat" is none of /cronjobs/validate, '),
+        ("basic.scheduler_config_file=config/nothing.conf", "config/nothing.conf: there is no such file in the chart"),
+    ],
+)
+def test_values_that_are_refused(chart: Chart, value: str, said: str) -> None:
+    assert said in chart.refused(value)
+
+
+def test_nobody_owns_hypernodes_without_copies(chart: Chart) -> None:
+    assert "has to be 1 or more" in chart.refused("hypernode_controller_mode=standalone", "hypernode_controller_replicas=0")
