@@ -18,6 +18,8 @@ from hekla.engine.tasks import Job, Status, Task
 if TYPE_CHECKING:
     from hekla.engine.session import Session
 
+DESERVED = "deserved"
+
 
 class NodeReason(msgspec.Struct, frozen=True):
     """One reason that rules out some nodes."""
@@ -44,6 +46,9 @@ class Shortage(msgspec.Struct, frozen=True):
     left: str
     missing: str
     """What has to become free, or be added to the ceiling."""
+    beyond: str = ""
+    """By how much the request alone is over the ceiling; empty where it would fit if nothing else were there, and for
+    what a queue deserves, which grows when others end."""
 
     def of_minimum(self, own: str) -> str:
         """For a job that is to be let in; `own` is its queue, which needs no name."""
@@ -99,7 +104,7 @@ def _explain(session: Session, job: Job) -> Explanation:
     if job.is_pending or job.enqueue_block:
         why = job.enqueue_block or "it has not been let in yet"
         short = list(job.shortages) if job.enqueue_block else []
-        remedy = f"It enters once {_sum_of(short)} more is free." if short else ""
+        remedy = _remedy("enter", short) or (f"It enters once {_sum_of(short)} more is free." if short else "")
         text = " ".join(part for part in (f"{job.name} waits to enter queue {job.queue}: {why}.", remedy) if part)
         return Explanation(job.key, job.queue, "enqueue", needs, fit, 0, [], remedy, text, shortages=short)
     if job.fit_message:
@@ -130,7 +135,7 @@ def _explain_quota(session: Session, job: Job, queue: Queue, task: Task, needs: 
         return Explanation(job.key, job.queue, "quota", needs, fit, 0, [], remedy, text)
     short = session.quota_shortages(queue, task.request.amounts)
     grows = _sum_of(short) or asked
-    remedy = f"It starts when jobs of the queue end or its share grows by {grows}."
+    remedy = _remedy("start", short) or f"It starts when jobs of the queue end or its share grows by {grows}."
     held = ": " + ", ".join(one.of_share(queue.name) for one in short) if short else ""
     text = f"{job.name}: queue {job.queue} may not take another {asked} now{held}. {remedy}"
     return Explanation(job.key, job.queue, "quota", needs, fit, 0, [], remedy, text, shortages=short)
@@ -244,16 +249,28 @@ def shortages(queue: str, limit: str, asked: Amounts, held: Amounts, most: Amoun
         more, has, ceiling = asked[name], max(held.get(name, 0.0), 0.0), max(most.get(name, 0.0), 0.0)
         if more > 0 and name != PODS and has + more > ceiling:
             numbers = (more, has, ceiling, max(ceiling - has, 0.0), has + more - ceiling)
-            result.append(Shortage(name, queue, limit, *(amount(name, number) for number in numbers)))
+            need, used, top, left, missing = (amount(name, number) for number in numbers)
+            beyond = amount(name, more - ceiling) if more > ceiling and limit != DESERVED else ""
+            result.append(Shortage(name, queue, limit, need, used, top, left, missing, beyond))
     return result
+
+
+def _remedy(verb: str, short: Iterable[Shortage]) -> str:
+    """What would help a request that no end of other jobs can help; empty where there is room for it in all."""
+    beyond = _sums((one.resource, one.beyond) for one in short if one.beyond)
+    return f"It would not {verb} even if all else ended; it {verb}s once the ceiling grows by {beyond}." if beyond else ""
 
 
 def _sum_of(short: Iterable[Shortage]) -> str:
     """What is missing, the largest need of each resource."""
-    missing: dict[str, str] = {}
-    for one in short:
-        missing.setdefault(one.resource, one.missing)
-    return " ".join(f"{name}={value}" for name, value in missing.items())
+    return _sums((one.resource, one.missing) for one in short)
+
+
+def _sums(amounts: Iterable[tuple[str, str]]) -> str:
+    first: dict[str, str] = {}
+    for name, value in amounts:
+        first.setdefault(name, value)
+    return " ".join(f"{name}={value}" for name, value in first.items())
 
 
 def describe(amounts: Amounts) -> str:

@@ -119,7 +119,7 @@ def _job_lines(job: Tree) -> Iterator[str]:
     )
     needed = (job.get("spec") or {}).get("minAvailable") or 0
     name, counted = job["metadata"]["name"], counts or "it has none yet"
-    yield f"{name} is {phase(job) or 'Pending'}; it needs {needed} pods at once ({counted})."
+    yield f"{name} is {phase(job) or 'Pending'}; it needs {needed} {'pod' if needed == 1 else 'pods'} at once ({counted})."
     for text in (state.get("reason"), state.get("message")):
         if text:
             yield f"  {text}"

@@ -389,8 +389,9 @@ _NONE = (0,)
 
 
 def _device_shortage(queue: str, over: Exceeded) -> Shortage:
-    numbers = (over.asked, over.held, over.most, max(over.most - over.held, 0), over.held + over.asked - over.most)
-    return Shortage(over.name, queue, "capability", *(str(number) for number in numbers))
+    left, missing = max(over.most - over.held, 0), over.held + over.asked - over.most
+    beyond = str(over.asked - over.most) if over.asked > over.most else ""
+    return Shortage(over.name, queue, "capability", str(over.asked), str(over.held), str(over.most), str(left), str(missing), beyond)
 
 
 class _Order:

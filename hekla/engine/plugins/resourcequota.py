@@ -66,7 +66,8 @@ class ResourceQuota(Plugin):
 
 def _shortage(name: str, asked: Quantity, held: Quantity, most: Quantity) -> Shortage:
     left = most - held if held < most else Quantity(0)
-    return Shortage(name, "", "quota", str(asked), str(held), str(most), str(left), str(held + asked - most))
+    beyond = str(asked - most) if asked > most else ""
+    return Shortage(name, "", "quota", str(asked), str(held), str(most), str(left), str(held + asked - most), beyond)
 
 
 def _exact(quantities: Any) -> Exact:

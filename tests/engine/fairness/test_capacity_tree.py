@@ -140,6 +140,18 @@ def test_who_is_let_in_counts_all_the_way_up() -> None:
     )
 
 
+def test_a_pod_that_no_end_of_others_can_let_in_says_so() -> None:
+    world = rooted()
+    world.nodes("n1", cpu=8, memory="8Gi")
+    world.queue("small", parent="root", capability=both(2, 4))
+    lone(world, "huge", "small", cpu=3)
+    world.run()
+    assert world.why("pg-huge").startswith(
+        "pg-huge: queue small may not take another cpu=3 now: it holds cpu=0 of capability 2. "
+        "It would not start even if all else ended; it starts once the ceiling grows by cpu=1."
+    )
+
+
 @pytest.mark.scenario("plugins-fairness", 63)
 def test_guarantees_above_the_parent() -> None:
     world = rooted()

@@ -320,7 +320,17 @@ def test_an_overused_queue_says_what_it_holds() -> None:
     found = world.decisions.explanations["default/pg-more"]
     assert found.constraint == "quota"
     assert msgspec.json.decode(msgspec.json.encode(found))["shortages"] == [
-        {"resource": "cpu", "queue": "full", "limit": "deserved", "asked": "1", "held": "2", "most": "2", "left": "0", "missing": "1"}
+        {
+            "resource": "cpu",
+            "queue": "full",
+            "limit": "deserved",
+            "asked": "1",
+            "held": "2",
+            "most": "2",
+            "left": "0",
+            "missing": "1",
+            "beyond": "",
+        },
     ]
     assert [(one.resource, one.limit, one.held, one.most, one.missing) for one in found.shortages] == [("cpu", "deserved", "2", "2", "1")]
     assert found.text.startswith(
