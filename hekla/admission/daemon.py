@@ -21,7 +21,7 @@ from hekla.admission.certificates import CertificateError, Files, Own, Source, b
 from hekla.admission.lookups import CachedLookup
 from hekla.admission.registration import Where, announced_authority, register
 from hekla.admission.registry import ADMISSIONS, Admission
-from hekla.admission.review import DEFAULT_SCHEDULER, ResourceGroup, Settings, Verdict
+from hekla.admission.review import DEFAULT_SCHEDULER, POD_LEVEL_RESOURCES_SINCE, ResourceGroup, Settings, Verdict
 from hekla.admission.reviews import Request
 from hekla.admission.server import ReviewServer
 from hekla.kube import daemon as daemons
@@ -40,8 +40,6 @@ LOOK_SECONDS = 1.0
 REGISTER_SECONDS = 30.0
 """Between two looks at the configurations, which somebody may have changed or deleted."""
 RETRY_SECONDS = 1.0
-POD_LEVEL_RESOURCES_SINCE = 34
-"""The minor version of Kubernetes from which on pods may state resources of their own."""
 
 FLAGS = (
     *daemons.connection_flags(),

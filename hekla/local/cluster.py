@@ -172,6 +172,7 @@ class Cluster:
     def programs(self, settings: Settings) -> list[Program]:
         """The daemons of the cluster in the order in which they are started."""
         internal = f"--kubeconfig={self.internal_kubeconfig}"
+        admission = f"https://127.0.0.1:{settings.admission_port}"
         alone = "--leader-elect=false"  # the supervisor runs one of each; an election would cost seconds at every start
         return [
             Program(
@@ -188,6 +189,7 @@ class Cluster:
                     f"--service-account-key-file={self.pki / 'sa.key'}",
                     f"--kubelet-client-certificate={self.pki / 'kubelet-client.crt'}",
                     f"--kubelet-client-key={self.pki / 'kubelet-client.key'}",
+                    f"--inside-webhooks={admission}=hekla.admission.inside:reviewers",
                 ),
             ),
             Program(
@@ -199,7 +201,7 @@ class Cluster:
                     f"--ca-cert-file={self.pki / 'ca.crt'}",
                     f"--tls-cert-file={self.pki / 'admission.crt'}",
                     f"--tls-private-key-file={self.pki / 'admission.key'}",
-                    f"--webhook-url=https://127.0.0.1:{settings.admission_port}",
+                    f"--webhook-url={admission}",
                     "--enabled-admission=/jobs/mutate,/jobs/validate,/cronjobs/validate,/podgroups/mutate,/podgroups/validate,"
                     "/queues/mutate,/queues/validate,/pods/mutate,/pods/validate,/hypernodes/validate,/jobflows/validate",
                 ),

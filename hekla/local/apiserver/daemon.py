@@ -19,6 +19,8 @@ from hekla.local import certificates
 from hekla.local.apiserver.admission import Admission
 from hekla.local.apiserver.audit import EVERYTHING, Audit, Policy, PolicyError
 from hekla.local.apiserver.authentication import Authenticator
+from hekla.local.apiserver.health import KUBERNETES_MINOR
+from hekla.local.apiserver.inside import Reviewer, reviewers
 from hekla.local.apiserver.journal import Journal, StorageError
 from hekla.local.apiserver.kubelet import Kubelets
 from hekla.local.apiserver.objects import builtin
@@ -44,6 +46,7 @@ FLAGS = (
     Flag("audit-policy-file", TEXT, "", "which requests are logged, and how much of them; the metadata of all without it"),
     Flag("kubelet-client-certificate", TEXT, "", "certificate that this server shows to node agents"),
     Flag("kubelet-client-key", TEXT, "", "key of that certificate"),
+    Flag("inside-webhooks", TEXT, "", "URL=module:function: who answers for the webhooks below a URL inside this process"),
 )
 
 
@@ -106,6 +109,8 @@ async def serve(daemon: plumbing.Daemon, journal: Journal, files: Files) -> None
     server = ApiServer(store, registry, Admission(registry), tokens, Authenticator(tokens, token_file))
     if files.kubelet.exists() and files.kubelet_key.exists():
         server.kubelets = server.connections.kubelets = Kubelets(registry, files.kubelet, files.kubelet_key, files.authority)
+    if options.inside_webhooks:
+        server.webhooks.inside = reviewers_of(options, registry)
     if options.audit_log_path:
         server.audit = open_audit(options)
     for name in store.unclaimed():
@@ -129,6 +134,13 @@ async def serve(daemon: plumbing.Daemon, journal: Journal, files: Files) -> None
         server.stop()
         await asyncio.gather(*(door.close() for door in doors))
         await store.close()
+
+
+def reviewers_of(options: plumbing.Options, registry: Registry) -> dict[str, Reviewer]:
+    try:
+        return reviewers(registry, options.inside_webhooks, int(KUBERNETES_MINOR))
+    except ValueError as error:
+        raise plumbing.DaemonError(f"--inside-webhooks: {error}") from None
 
 
 def open_audit(options: plumbing.Options) -> Audit:

@@ -81,9 +81,9 @@ class ApiServer:
         self.kubelets: Kubelets | None = None
         self.connections = Connections(registry, self.authorizer, admission)
         self.bootstrap = Bootstrap(self.writer)
-        admission.webhooks = Webhooks(registry, self.authorizer)
+        self.webhooks = admission.webhooks = Webhooks(registry, self.authorizer)
         admission.policies = Policies(registry, self.writer, self.authorizer)
-        self.metrics.more = partial(verdicts.lines_of, admission.webhooks, admission.policies)
+        self.metrics.more = partial(verdicts.lines_of, self.webhooks, admission.policies)
         addresses = Addresses(registry)
         for operation in ("CREATE", "UPDATE"):
             admission.plugins["services", operation] = [addresses.admit]

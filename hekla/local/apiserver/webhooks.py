@@ -8,6 +8,7 @@ import binascii
 import logging
 import time
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -17,7 +18,8 @@ from hekla.local.apiserver.admission import Attributes
 from hekla.local.apiserver.authorization import Authorizer
 from hekla.local.apiserver.call import untyped
 from hekla.local.apiserver.hook import Hook, HookClients, Unreachable, worded
-from hekla.local.apiserver.kind import Json
+from hekla.local.apiserver.inside import Reviewer
+from hekla.local.apiserver.kind import Json, Kind
 from hekla.local.apiserver.matching import ConditionFailed, Key, key_of, object_in, request_tree, scope_of, selected, through
 from hekla.local.apiserver.metrics import Histogram
 from hekla.local.apiserver.objects import patch as patches
@@ -45,6 +47,12 @@ class Response(msgspec.Struct):
 
 class Review(msgspec.Struct):
     response: Response | None = None
+
+
+class Inside(Response):
+    """An answer that was given in this process, with a patch that need not be read."""
+
+    operations: list[Any] | None = None
 
 
 class Chain:
@@ -131,6 +139,8 @@ class Webhooks:
         self.mutating = Chain(registry, "mutatingwebhookconfigurations")
         self.validating = Chain(registry, "validatingwebhookconfigurations")
         self.clients = HookClients(registry)
+        self.inside: Mapping[str, Reviewer] = {}
+        """Those that answer for webhooks inside this process, by URL."""
         self.calls: dict[tuple[str, str, str, int, bool], Histogram] = {}
         """(webhook, type, operation, code of its answer, refused) -> how long it took."""
         self.rejections: dict[tuple[str, str, str, str, int], int] = {}
@@ -169,15 +179,10 @@ class Webhooks:
         return mutated
 
     async def _patched(self, hook: Hook, matched: Resource, attributes: Attributes, response: Response | None) -> bool:
-        if response is None or response.patch is None:
+        if response is None:
             return False
         try:
-            if response.patchType != "JSONPatch":
-                raise Unreachable(f'invalid patch type: "{response.patchType or ""}"')
-            try:
-                operations = msgspec.json.decode(base64.b64decode(response.patch))
-            except (binascii.Error, ValueError) as error:
-                raise Unreachable(f"the patch cannot be read: {error}") from error
+            operations = operations_of(response)
             if not operations:
                 return False
             if attributes.object is None:
@@ -186,9 +191,8 @@ class Webhooks:
             typed = decode(encode(object_in(matched, attributes, attributes.object)))
             try:
                 patched = patches.apply_json(typed, operations)
-                kind = matched.kind
-                if kind.decode is not None and attributes.subresource not in ("binding", "eviction") and attributes.operation != "CONNECT":
-                    patched = kind.decode(encode(patched), "application/json", "Ignore").tree
+                if attributes.subresource not in ("binding", "eviction") and attributes.operation != "CONNECT":
+                    patched = read_patched(matched.kind, patched)
             except BadBody as error:
                 raise Unreachable(f"the patch does not apply: {error}") from error
         except Unreachable as error:
@@ -221,11 +225,14 @@ class Webhooks:
         call = attributes.call
         if call.dry_run and hook.side_effects not in ("None", "NoneOnDryRun"):
             raise bad_request(f'admission webhook "{hook.name}" does not support dry run')
-        uid = str(uuid.uuid4())
         started = time.perf_counter()
         kind = hook.kind
+        reviewer = self.inside.get(hook.client_config.get("url") or "") if self.inside else None
         try:
-            response = await self._exchange(hook, matched, attributes, uid)
+            if reviewer is not None:
+                response = await self._inside(reviewer, matched, attributes)
+            else:
+                response = await self._exchange(hook, matched, attributes, str(uuid.uuid4()))
         except Unreachable as error:
             self._count(hook, attributes, 0 if hook.ignores_failure else 500, True, started)
             if hook.ignores_failure:
@@ -255,13 +262,27 @@ class Webhooks:
             durations = self.calls[key] = Histogram()
         durations.observe(time.perf_counter() - started)
 
+    async def _inside(self, reviewer: Reviewer, matched: Resource, attributes: Attributes) -> Response:
+        """Asks a function of this process, as a webhook would be asked."""
+        await convert_views(matched, attributes)
+        kind = matched.kind
+        try:
+            allowed, message, operations = reviewer(
+                (kind.group, kind.version, kind.plural),
+                attributes.operation,
+                object_in(matched, attributes, attributes.object),
+                object_in(matched, attributes, attributes.old),
+                attributes.name,
+                attributes.namespace,
+            )
+        except Exception as error:  # whatever broke in it, the webhook's failure policy says what becomes of the request
+            log.exception("the review of %s failed", kind.kind)
+            raise Unreachable(f"failed to call webhook: {type(error).__name__}: {error}") from error
+        return Inside(allowed=allowed, status=None if allowed else {"message": message, "metadata": {}}, operations=operations)
+
     async def _exchange(self, hook: Hook, matched: Resource, attributes: Attributes, uid: str) -> Response:
         client, path, url = self.clients.of(hook)
-        own = attributes.resource.kind
-        if matched.kind is not own and own.conversion is not None:
-            for tree in (attributes.object, attributes.old):
-                if tree is not None and not any(of is tree for of, _, _ in attributes.views):
-                    attributes.views.append((tree, matched.kind.api_version, await own.conversion.across(tree, matched.kind.api_version)))
+        await convert_views(matched, attributes)
         body = review(attributes, matched, uid, hook.version)
         try:
             answer = await client.request("POST", path, self.clients.HEADERS, body, timeout=hook.timeout)
@@ -286,6 +307,40 @@ class Webhooks:
             log.warning('webhook "%s" failed and is ignored: %s', hook.name, why)
             return
         raise internal(f'failed calling webhook "{hook.name}": {why}')
+
+
+async def convert_views(matched: Resource, attributes: Attributes) -> None:
+    """Has the objects converted to the version in which the webhook wants to see them, where that takes another webhook."""
+    own = attributes.resource.kind
+    if matched.kind is own or own.conversion is None:
+        return
+    for tree in (attributes.object, attributes.old):
+        if tree is not None and not any(of is tree for of, _, _ in attributes.views):
+            attributes.views.append((tree, matched.kind.api_version, await own.conversion.across(tree, matched.kind.api_version)))
+
+
+def operations_of(response: Response) -> list[Any] | None:
+    """The patch of an answer.  Raises Unreachable where there is one that cannot be read."""
+    if isinstance(response, Inside):
+        return response.operations
+    if response.patch is None:
+        return None
+    if response.patchType != "JSONPatch":
+        raise Unreachable(f'invalid patch type: "{response.patchType or ""}"')
+    try:
+        found: list[Any] | None = msgspec.json.decode(base64.b64decode(response.patch))
+    except (binascii.Error, ValueError) as error:
+        raise Unreachable(f"the patch cannot be read: {error}") from error
+    return found
+
+
+def read_patched(kind: Kind, patched: Json) -> Json:
+    """What came of a patch, read as a body would be.  Raises BadBody."""
+    if kind.decode is None:
+        return patched
+    if kind.read_again is not None and patched.get("kind") == kind.kind and patched.get("apiVersion") == kind.api_version:
+        return kind.read_again(patched, "Ignore").tree
+    return kind.decode(encode(patched), "application/json", "Ignore").tree
 
 
 def denied(name: str, status: Json) -> Refusal:

@@ -1,0 +1,56 @@
+"""The rules without a server around them, for an API server that asks them inside its own process.
+
+`hekla up` names `reviewers` to the API server of its cluster.  What is decided and how it is worded is the same as over HTTPS,
+because it is the same rules.  Only workloads come by the thousand; queues and hypernodes are left to the daemon, and so are pods, because
+it writes events about those that it refuses.  Decision 0230.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from hekla.admission.registry import ADMISSIONS, Admission, review
+from hekla.admission.review import POD_LEVEL_RESOURCES_SINCE, Lookup, Patch, Settings, Tree
+
+log = logging.getLogger(__name__)
+
+WORKLOADS = frozenset({"jobs", "cronjobs", "jobflows", "podgroups"})
+
+Answer = tuple[bool, str, Patch | None]
+"""(whether it is allowed, what is said against it, how it is changed)"""
+Reviewer = Callable[[tuple[str, str, str], str, Tree | None, Tree | None, str, str], Answer]
+"""Asked with ((group, version, plural), operation, object, old object, name, namespace)."""
+
+
+def settings_inside(minor: int) -> Settings:
+    """As of a daemon that is started without flags about the rules, beside a server of this minor version."""
+    return Settings(pod_level_resources=minor >= POD_LEVEL_RESOURCES_SINCE)
+
+
+def reviewers(lookup: Lookup, minor: int) -> Mapping[str, Reviewer]:
+    """By the path under which the daemon serves the same rules."""
+    settings = settings_inside(minor)
+    return {
+        path: partial(_answer, admission, lookup, settings) for path, admission in ADMISSIONS.items() if admission.resource in WORKLOADS
+    }
+
+
+def _answer(
+    admission: Admission,
+    lookup: Lookup,
+    settings: Settings,
+    resource: tuple[str, str, str],
+    operation: str,
+    object: Tree | None,
+    old: Tree | None,
+    name: str,
+    namespace: str,
+) -> Answer:
+    if resource != admission.key:
+        return False, admission.expected_resource, None
+    verdict = review(admission.path, operation, object, old, lookup, settings, name=name, namespace=namespace)
+    if not verdict.allowed:
+        log.info("%s denied %s/%s: %s", admission.path, namespace, name, verdict.message)
+    return verdict.allowed, verdict.message, verdict.patch
