@@ -12,7 +12,7 @@ import pytest
 
 from hekla.local.agent.launching import SPLIT
 from hekla.local.agent.runtime import stop_all
-from tests.agent.live_cluster import POD, cluster, container
+from tests.agent.live_cluster import POD, Json, cluster, condition, container
 
 PODS = 20
 LINES = 15
@@ -57,6 +57,10 @@ async def test_killed_again_and_again_no_container_runs_twice(tmp_path: Path, fl
             assert (counts / str(number)).read_text() == "begin\n", f"pod w{number} ran twice"
 
 
+def version(pod: Json) -> str:
+    return str(pod["metadata"]["resourceVersion"])
+
+
 async def test_what_ended_while_no_agent_ran_is_found(tmp_path: Path) -> None:
     async with cluster(tmp_path) as live:
         await live.create("short", "sh", "-c", "sleep 0.5; echo done; exit 4")
@@ -92,6 +96,45 @@ async def test_a_grace_goes_on_where_the_killed_agent_left_it(tmp_path: Path) ->
         live.agent.start()
         await live.gone("deaf")
         assert 4.5 < time.monotonic() - began < 8.5
+
+
+async def test_probes_go_on_where_the_killed_agent_left_them(tmp_path: Path) -> None:
+    """The next agent believes what they have found, so that services lose nobody, and goes on asking."""
+    fit, alive = tmp_path / "fit", tmp_path / "alive"
+    for file in (fit, alive):
+        file.touch()
+    probes = {
+        name: {"exec": {"command": ["test", "-e", str(file)]}, "periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 10}
+        for name, file in (("startupProbe", fit), ("readinessProbe", fit), ("livenessProbe", alive))
+    }
+    async with cluster(tmp_path) as live:
+        await live.create("asked", "sleep", "1000", restartPolicy="Always", c=probes)
+        before = await live.until("asked", lambda pod: pod and condition(pod, "Ready").get("status") == "True")
+        live.agent.kill()
+        live.agent.start()
+        await live.create("after", "true")
+        until = await live.phase("after", "Succeeded")
+        fit.unlink()
+        changes = live.client.watch(POD, "default", resource_version=version(before), fields="metadata.name=asked", timeout=20)
+        unready = await anext(change.object async for change in changes if condition(change.object, "Ready").get("status") == "False")
+        assert int(version(unready)) > int(version(until)), f"unready before it said so: {unready['status']}"
+        alive.unlink()
+        await live.until("asked", lambda pod: container(pod)["restartCount"] == 1)
+
+
+async def test_names_stay_while_another_agent_takes_the_pods_up(tmp_path: Path) -> None:
+    """Where names are files, each is written as a whole: the first pod to be taken up knows of no other yet."""
+    look = 'until grep -q peer.sub "$HEKLA_HOSTS"; do sleep 0.02; done; echo found; '
+    look += 'while sleep 0.01; do grep -q peer.sub "$HEKLA_HOSTS" || echo lost; done'
+    async with cluster(tmp_path, "--isolation=none") as live:
+        await live.create("looks", "sh", "-c", look)
+        await live.create("peer", "sleep", "1000", subdomain="sub")
+        await live.log_has("looks", "found")
+        live.agent.kill()
+        live.agent.start()
+        await live.create("after", "true")
+        await live.phase("after", "Succeeded")
+        assert await live.log("looks") == "found\n"
 
 
 async def test_a_server_that_is_killed_hears_everything_afterwards(tmp_path: Path) -> None:

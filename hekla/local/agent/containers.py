@@ -237,6 +237,9 @@ def restore(run: Run, pod: core.Pod, directory: PodDirectory, host: Host, on_end
     run.begin(instance, uid)
     if instance.exit is None:
         host.clock.follow(newest)
+        if reported is not None and reported.container_id == run.view.id:  # what its probes have found holds until they find otherwise
+            run.view.started = run.view.started or bool(reported.started)
+            run.view.ready = run.view.started and (run.spec.readiness_probe is None or reported.ready)
     return True
 
 

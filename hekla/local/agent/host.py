@@ -246,14 +246,19 @@ class Host:
     # --- names ------------------------------------------------------------------------------------------------------------
 
     def name(self, pod: core.Pod, address: str, directory: PodDirectory) -> None:
-        """Gives a pod its hosts file, now, and its name to the other pods of its namespace, soon."""
+        """Gives a pod its hosts file, now, and its name to the other pods of its namespace, soon.
+
+        A file that an agent before this one has left is right until all pods are taken up again: the first of them know few others.
+        """
         named = Named(hosts.peer_of(pod, address), directory, dict(pod.metadata.labels), list(pod.spec.host_aliases), naming.ports_of(pod))
         self._names[pod.metadata.uid] = named
-        if self.network is None:
+        if self.network is not None:
+            self._write(named, [], [])
+        elif directory.hosts.exists():
+            self.rename(named.peer.namespace)
+        else:
             around = self._around(named.peer.namespace)
             self._write(named, around, self._service_lines(named.peer.namespace, around))
-        else:
-            self._write(named, [], [])
         server = self.network.gateway if self.network is not None else ""
         try:
             hosts.write(directory.path / "resolv.conf", naming.resolver(pod, server, self._resolver).encode())

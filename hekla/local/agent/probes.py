@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import ssl
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -184,11 +185,12 @@ class Prober:
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     started: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def start(self) -> None:
+    def start(self, started: bool) -> None:
+        """Begins to ask; `started` when there is no startup probe, or it has succeeded before."""
         container = self.container
-        if container.startup_probe is None:
+        if started:
             self.started.set()
-        kinds = (("startup", container.startup_probe), ("liveness", container.liveness_probe),
+        kinds = (("startup", None if started else container.startup_probe), ("liveness", container.liveness_probe),
                  ("readiness", container.readiness_probe))  # fmt: skip
         self.tasks = [asyncio.create_task(self._repeat(kind, probe)) for kind, probe in kinds if probe is not None]
 
@@ -200,7 +202,7 @@ class Prober:
     async def _repeat(self, kind: str, probe: core.Probe) -> None:
         if kind != "startup":
             await self.started.wait()
-        await asyncio.sleep(probe.initial_delay_seconds)
+        await asyncio.sleep(self.target.instance.started + probe.initial_delay_seconds - time.time())
         good_needed, bad_needed = max(1, probe.success_threshold), max(1, probe.failure_threshold or 3)
         run_of, length = True, 0
         told: bool | None = None

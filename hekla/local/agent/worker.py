@@ -104,6 +104,8 @@ class Worker:
             self.view.started = parse_time(self.pod.status.start_time) or time.time()
         if record is not None and record.address:
             self.place(record.address)
+            ready = any(c.type == "Ready" and c.status == "True" for c in self.pod.status.conditions)
+            self.host.note_ready(self.uid, ready and not self.pod.metadata.deletion_timestamp)
         self.let_in()  # a pod that is on its way out is not advanced, but all that runs in it must end
 
     # --- being told -------------------------------------------------------------------------------------------------------
@@ -330,6 +332,8 @@ class Worker:
     async def ensure(self, run: Run) -> float:
         """Starts a container if it should run and does not; gives the seconds until it should be looked at again."""
         if run.running:
+            if run.prober is None:  # an agent before this one has started it
+                self.probe(run)
             return LONGEST_BACK_OFF
         if run.view.ended is not None and run.noted:
             if not run.again(self.pod.spec.restart_policy, run.view.ended.code):
@@ -454,7 +458,7 @@ class Worker:
             self.event("Warning", "Unhealthy", f"{kind.capitalize()} probe failed: {text.strip()}", spec.name)
 
         run.prober = probes.Prober(spec, self.target(run), on_result, on_failure)
-        run.prober.start()
+        run.prober.start(run.view.started)
 
     # --- stopping ---------------------------------------------------------------------------------------------------------
 
