@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from hekla.api import batch
+from hekla.api import batch, scheduling
+from hekla.api.meta import ObjectMeta
 from hekla.controllers.daemon import FLAGS, POOL, controllers_of
 from hekla.controllers.job.controller import JobController
 from hekla.kube.client import Client
@@ -81,6 +82,13 @@ async def test_a_phase_that_waits_to_be_written_comes_before_what_follows_from_i
     await scene.cluster.fail("short-a-0", code=3)
     await scene.cluster.phase("short", "Aborted")
     assert scene.cluster.phases["short"] == ["", "Pending", "Running", "Aborting", "Aborted"]
+
+
+async def test_a_group_that_is_gone_already_is_not_waited_for(scene: Scene) -> None:
+    """Its end has been seen, and nobody will show it again: the next job of that name would stand still until the deadline."""
+    gone = scheduling.PodGroup(metadata=ObjectMeta(name="gone", namespace="default", uid="1-2-3"))
+    await scene.controller._delete_group("default/again", gone)
+    assert scene.controller.expectations.satisfied("default/again")
 
 
 async def test_a_command_does_not_wait(scene: Scene) -> None:

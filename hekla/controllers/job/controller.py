@@ -7,10 +7,12 @@ evictions that the watch has shown, until they are answered.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -24,6 +26,7 @@ from hekla.kube.client import Client
 from hekla.kube.controller import Controller, Expectations
 from hekla.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from hekla.kube.flags import duration_text
+from hekla.kube.lane import Lane
 
 from . import companions, metrics, states
 from .failures import Failures
@@ -70,6 +73,8 @@ class _Memory:
     """Since when the status on the server lags behind in nothing but counts and first steps; 0: it does not."""
     step: batch.JobStatus | None = None
     """The status with a first step that waits to be written."""
+    turn: asyncio.Event | None = None
+    """Set once the look is over for which the lane has let this job in."""
     layout: tuple[object, ...] = ()
     plugins: list[Plugin] = field(default_factory=list)
     molds: dict[str, Mold] = field(default_factory=dict)
@@ -107,6 +112,9 @@ class JobController(Controller):
         self.expectations = Expectations(_job_key, doubt=UNSEEN)
         self._pods = PodRequests(client, self.expectations, events, clock)
         self._failures = Failures(client, self._note_failure, self.queue.add)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._lane = Lane(self._launch)
+        """Jobs whose status may wait, while the server is busy: few at a time, so that what pods wait for goes by."""
         caches.pods.on_change(self.expectations.observe)
         caches.pods.on_change(self._failures.observe)
         caches.groups.on_change(self.expectations.observe)
@@ -201,6 +209,14 @@ class JobController(Controller):
         if not self.expectations.satisfied(key):
             return self.expectations.remaining(key)
         memory = self._remember(key, job)
+        try:
+            return await self._look(key, job, memory)
+        finally:
+            if memory.turn is not None:
+                memory.turn.set()
+                memory.turn = None
+
+    async def _look(self, key: str, job: batch.Job, memory: _Memory) -> float | None:
         view = self._view(key, job, memory)
         made = plan(view)
         if memory.step is not None and not _is_a_step(made) and job.status.state.phase in ("", states.PENDING):
@@ -342,15 +358,33 @@ class JobController(Controller):
             memory.counted_at = memory.counted_at or now
             since = memory.counted_at if moved else max(memory.written_at, memory.counted_at)
             wait = since + self.client.pace.gather(0.0 if moved else STATUS_INTERVAL, LONGEST_INTERVAL) - now
-            if wait > 0:
+            waits_its_turn = memory.turn is None and self.client.pace.busy
+            if wait > 0 or waits_its_turn:
                 memory.step = status if moved else None
+            if wait > 0:
                 return wait
+            if waits_its_turn:
+                self._lane.put(key_of(job), partial(self._let_in, key_of(job), memory))
+                return None
         if not before and after == states.RUNNING:  # who waits for each phase in turn shall see each
             job = await self._write_status(job, memory, first_phase(status))
             memory.step = status  # and if the next write fails, it is made up for
         await self._write_status(job, memory, status)
         # A job that has just been made known as Pending has been looked at with all that follows from that.
         return 0.0 if moved and (before, after) != ("", states.PENDING) else None
+
+    def _let_in(self, key: str, memory: _Memory) -> asyncio.Task[None] | None:
+        """Has a job looked at whose turn to write has come, if it still has something to write."""
+        if self._memory.get(key) is not memory or not memory.counted_at:
+            return None
+        memory.turn = asyncio.Event()
+        self.queue.add(key)
+        return asyncio.ensure_future(_within(UNSEEN, memory.turn.wait()))
+
+    def _launch(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _write_status(self, job: batch.Job, memory: _Memory, status: batch.JobStatus) -> batch.Job:
         key = key_of(job)
@@ -475,11 +509,11 @@ class JobController(Controller):
             group = None
         if group is None:
             body = group_body(job, memory.group_spec)
-            with self.expectations.creating(key, f"{job.metadata.namespace}/{body['metadata']['name']}"):
-                try:
+            try:
+                with self.expectations.creating(key, f"{job.metadata.namespace}/{body['metadata']['name']}"):
                     await self.client.create(scheduling.POD_GROUP.untyped, body, job.metadata.namespace)
-                except AlreadyExists:
-                    pass
+            except AlreadyExists:
+                pass  # the watch may have shown it already, and would not again
             return
         seen = (group.metadata.uid, group.metadata.resource_version, *memory.layout)
         if memory.group_seen == seen:
@@ -494,11 +528,11 @@ class JobController(Controller):
         if group is None:
             return
         meta = group.metadata
-        with self.expectations.deleting(key, meta.uid):
-            try:
+        try:
+            with self.expectations.deleting(key, meta.uid):
                 await self.client.delete(scheduling.POD_GROUP, meta.name, meta.namespace, uid=meta.uid)
-            except (NotFound, Conflict):
-                pass  # gone, or another by that name
+        except (NotFound, Conflict):
+            pass  # gone, or another by that name; the watch may have shown that already
 
     def _warn(self, job: batch.Job, reason: str, message: str) -> None:
         self._events.event(job, "Warning", reason, message)
@@ -507,6 +541,15 @@ class JobController(Controller):
 def _is_a_step(made: Plan) -> bool:
     """Whether a plan leads no further than the first steps of a job."""
     return not made.status_first and made.status.state.phase in (states.PENDING, states.RUNNING)
+
+
+async def _within(seconds: float, work: Coroutine[Any, Any, Any]) -> None:
+    """Waits for something, but not for longer than this."""
+    try:
+        async with asyncio.timeout(seconds):
+            await work
+    except TimeoutError:
+        pass
 
 
 def _turned_unknown(old: scheduling.PodGroup, new: scheduling.PodGroup) -> bool:

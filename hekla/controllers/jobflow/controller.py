@@ -142,11 +142,11 @@ class JobFlowController(Controller):
         if template is None:
             raise LookupError(f"job template {namespace}/{step.name} does not exist")
         body = job_body(owner, step, template, attempt)
-        with self._expectations.creating(key, f"{namespace}/{name}"):
-            try:
+        try:
+            with self._expectations.creating(key, f"{namespace}/{name}"):
                 await self._client.create(batch.JOB, body, namespace)
-            except AlreadyExists:
-                return
+        except AlreadyExists:
+            return  # the watch may have shown it already, and would not again
         self._events.event(owner, "Normal", "Created", f"create a job named {name}!")
 
 

@@ -121,6 +121,18 @@ async def test_a_probe_lets_the_next_job_start_while_the_first_runs(cluster: Clu
     await flows.stop()
 
 
+async def test_a_job_of_somebody_else_does_not_hold_up_the_other_steps(cluster: Cluster) -> None:
+    cluster.running = False
+    await cluster.job("mixed-a", a_task("t"))
+    flows = await start(cluster, "mixed", [{"name": "a"}, {"name": "b"}])
+    await cluster.phase("mixed-b", "Pending")
+    await phase(cluster, flows, "mixed", "Pending")
+    await cluster.until(lambda: "mixed-b-t-0" in cluster.names("mixed-b"))
+    await cluster.set_phase("mixed-b-t-0", "Running")
+    await phase(cluster, flows, "mixed", "Running")
+    await flows.stop()
+
+
 async def sweep(cluster: Cluster, pod: str) -> None:
     """What the garbage collector of a cluster does with a pod whose job is gone."""
     await cluster.client.delete(core.POD, pod, "default", grace=0)
@@ -143,6 +155,7 @@ async def test_a_diamond_with_a_retry_and_a_failed_probe(cluster: Cluster) -> No
     await sweep(cluster, "again-b-t-0")
     second = await cluster.phase("again-b", "Running")
     assert second.metadata.annotations["hekla.io/jobflow-attempt"] == "2"
+    await cluster.phase("again-c", "Running")
     await cluster.succeed("again-b-t-0", "again-c-t-0")
     await cluster.phase("again-d", "Running")
     await cluster.succeed("again-d-t-0")
