@@ -23,6 +23,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LIFETIME = datetime.timedelta(days=365)
 SLACK = datetime.timedelta(minutes=5)  # clocks of other machines run behind
+MOST = 16
+"""Authorities announced at one time: one a copy of the server, and those of copies that were there before."""
 
 
 class CertificateError(Exception):
@@ -155,11 +157,12 @@ def show(context: ssl.SSLContext, pair: Pair) -> None:
             raise CertificateError(f"the certificate and key cannot be used: {error.reason or error}") from error
 
 
-def bundle(announced: bytes, authority: bytes, now: datetime.datetime, limit: int = 4) -> bytes:
-    """The authorities to announce: those announced so far that are still valid, and the new one last, `limit` at most."""
+def bundle(announced: bytes, authority: bytes, now: datetime.datetime, limit: int = MOST) -> bytes:
+    """The authorities to announce: those announced so far that are still valid, and this one, last when it is new; `limit` at most."""
     kept = {certificate.public_bytes(serialization.Encoding.PEM): None for certificate in _certificates(announced)
             if certificate.not_valid_after_utc > now}  # fmt: skip
-    kept.pop(authority, None)
+    if authority in kept:
+        return b"".join(kept)  # in the order that is there: copies of this server would change it by turns
     return b"".join([*kept][-(limit - 1) :]) + authority
 
 

@@ -7,7 +7,6 @@ the configurations, the certificates and the resource groups up to date.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import datetime
 import logging
@@ -19,7 +18,7 @@ from urllib.parse import urlsplit
 from hekla.admission import groups
 from hekla.admission.certificates import CertificateError, Files, Own, Source, bundle, context_of, show
 from hekla.admission.lookups import CachedLookup
-from hekla.admission.registration import Where, announced_authority, register
+from hekla.admission.registration import Where, register
 from hekla.admission.registry import ADMISSIONS, Admission
 from hekla.admission.review import DEFAULT_SCHEDULER, POD_LEVEL_RESOURCES_SINCE, ResourceGroup, Settings, Verdict
 from hekla.admission.reviews import Request
@@ -197,19 +196,19 @@ class Service:
         return minor is None or int(minor[1]) >= POD_LEVEL_RESOURCES_SINCE
 
     async def _announce(self, authority: bytes) -> None:
-        """Announce an authority beside those of before: certificates of our own overlap, given ones replace."""
-        if isinstance(self.source, Own):
-            before = b""
-            with contextlib.suppress(ApiError, TransportError):
-                before = await announced_authority(self.daemon.client, self.admissions)
-            authority = bundle(before, authority, datetime.datetime.now(datetime.UTC))
         self.authority = authority
         await self._register()
+
+    def _announced(self, before: bytes) -> bytes:
+        """Certificates of our own stand beside those of before and of other copies of this server; given ones replace."""
+        if not isinstance(self.source, Own):
+            return self.authority
+        return bundle(before, self.authority, datetime.datetime.now(datetime.UTC))
 
     async def _register(self) -> None:
         assert self.server is not None
         try:
-            await register(self.daemon.client, self.admissions, self.where, self.authority, self.server.settings)
+            await register(self.daemon.client, self.admissions, self.where, self._announced, self.server.settings)
             if not self.registered:
                 log.info("the webhooks are registered")
                 notify.ready()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import base64
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,8 @@ from hekla.kube.errors import AlreadyExists, Conflict, NotFound
 log = logging.getLogger(__name__)
 
 Tree = dict[str, Any]
+Announce = Callable[[bytes], bytes]
+"""Which authorities to announce, given those that are announced: other copies of this server have theirs among them."""
 
 TIMEOUT_SECONDS = 10
 SERVICE_PORT = 443
@@ -107,41 +109,36 @@ def pod_conditions(settings: Settings) -> list[Tree]:
     ]
 
 
-async def register(client: Client, admissions: Iterable[Admission], where: Where, authority: bytes, settings: Settings) -> None:
+async def register(client: Client, admissions: Iterable[Admission], where: Where, announce: Announce, settings: Settings) -> None:
     """Make every configuration say what it should.  Raises ApiError or TransportError; calling again continues."""
     for admission in admissions:
         if wanted(admission, settings):
-            await _ensure(client, admission, webhook(admission, where, authority, settings), whole=bool(where.url))
+            await _ensure(client, admission, where, announce, settings)
         else:
             await _withdraw(client, admission)
 
 
-async def announced_authority(client: Client, admissions: Iterable[Admission]) -> bytes:
-    """The authorities that the API server trusts for us today."""
-    for admission in admissions:
-        try:
-            found = await client.get(kind_of(admission), admission.configuration)
-        except NotFound:
-            continue
-        for hook in found.get("webhooks") or []:
-            bundle = (hook.get("clientConfig") or {}).get("caBundle") or ""
-            if bundle:
-                return base64.b64decode(bundle)
-    return b""
+def _announced(found: Tree) -> bytes:
+    """The authorities that the API server trusts for a path today."""
+    bundles = ((hook.get("clientConfig") or {}).get("caBundle") or "" for hook in found.get("webhooks") or ())
+    return base64.b64decode(next(filter(None, bundles), ""))
 
 
-async def _ensure(client: Client, admission: Admission, hook: Tree, *, whole: bool) -> None:
+async def _ensure(client: Client, admission: Admission, where: Where, announce: Announce, settings: Settings) -> None:
     kind, name = kind_of(admission), admission.configuration
     try:
         found = await client.get(kind, name)
     except NotFound:
+        hook = webhook(admission, where, announce(b""), settings)
         tree = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}, "webhooks": [hook]}
         try:
             await client.create(kind, tree)
             log.info("registered %s", name)
         except AlreadyExists:
-            await _ensure(client, admission, hook, whole=whole)  # a sister process was quicker
+            await _ensure(client, admission, where, announce, settings)  # a sister process was quicker
         return
+    hook = webhook(admission, where, announce(_announced(found)), settings)
+    whole = bool(where.url)
     hooks = [hook] if whole else [_with_authority(old, hook["clientConfig"]["caBundle"]) for old in found.get("webhooks") or []]
     if not _differs(found.get("webhooks") or [], hooks):
         return
@@ -149,7 +146,7 @@ async def _ensure(client: Client, admission: Admission, hook: Tree, *, whole: bo
         await client.update(kind, {**found, "webhooks": hooks})
         log.info("brought %s up to date", name)
     except Conflict:
-        await _ensure(client, admission, hook, whole=whole)
+        await _ensure(client, admission, where, announce, settings)
 
 
 def _with_authority(hook: Tree, bundle: str) -> Tree:

@@ -102,6 +102,35 @@ def test_given_certificates_are_shown_and_announced(server: ApiServerProcess, tm
         wait_for("jobs are admitted on", lambda: call(server, "POST", JOBS, job(name="after"))[0] == 201)
 
 
+def test_copies_leave_each_others_authority_alone(server: ApiServerProcess, tmp_path: Path):
+    """Each has a certificate of its own; whichever the service leads to has to be trusted, also after the other has looked again."""
+    path = f"{VALIDATING}/volcano-admission-service-jobs-validate"
+
+    def announced() -> bytes:
+        return base64.b64decode(hook_of(server, path)["clientConfig"]["caBundle"])
+
+    call(server, "DELETE", path)
+    service = ("--webhook-url=", "--webhook-namespace=volcano-system", "--webhook-service-name=hooks")
+    file = tmp_path / "groups.yaml"
+    file.write_text("resourceGroups: []")
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    paths = "/jobs/validate,/pods/mutate"  # in this order they are looked at
+    with admission(server, tmp_path / "first", *service, f"--admission-conf={file}", paths=paths):
+        alone = announced()
+        with admission(server, tmp_path / "second", *service, paths="/jobs/validate"):
+            both = announced()
+            assert both.startswith(alone) and both.count(b"BEGIN CERTIFICATE") == 2
+            group = {"resourceGroup": "a", "object": {"key": "namespace", "value": ["a"]}, "labels": {"a": "b"}}
+            file.write_text(json.dumps({"resourceGroups": [group]}))  # for the first to look again
+            mutation = f"{MUTATING}/volcano-admission-service-pods-mutate"
+            wait_for("the first looks again", lambda: call(server, "GET", mutation)[0] == 200)
+            assert announced() == both
+            file.write_text("resourceGroups: []")
+            wait_for("it withdraws", lambda: call(server, "GET", mutation)[0] == 404)
+    call(server, "DELETE", path)
+
+
 def test_resource_groups_come_and_go_with_their_file(server: ApiServerProcess, tmp_path: Path):
     configuration = tmp_path / "volcano-admission.conf"
     configuration.write_text("# no groups yet\n")
