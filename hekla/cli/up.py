@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from hekla.kube.client import Client
 
 PREFERRED_PORT = 7443
+ADMISSION_PORT = 7543
+"""The first of a hundred, as the preferred one is."""
 LEAST_TO_START = 32 * 2**20
 """Free bytes: what the database, its log and the logs of a new cluster take, and a little more."""
 LEAST_TO_GO_ON = 2**20
@@ -110,8 +112,7 @@ def bring_up(cluster: Cluster, flags: dict[str, object], timeout: float, say: Sa
         end_leftovers(cluster)  # of a supervisor that was killed: they hold the cluster's port
     settings = with_flags(before or Settings(), flags)
     settings.port = choose_port(settings.port, ports_of_others(cluster), asked=flags.get("port") is not None)
-    if not (settings.admission_port and is_free(settings.admission_port)):
-        settings.admission_port = any_free_port()
+    settings.admission_port = choose_admission_port(settings.admission_port)
     supervisor: subprocess.Popen[bytes] | None = None
     made = not cluster.directory.exists()
     try:
@@ -123,7 +124,7 @@ def bring_up(cluster: Cluster, flags: dict[str, object], timeout: float, say: Sa
         say("certificates", "ok", "")
         started = time.time()
         with undisturbed():
-            supervisor = launch(cluster)
+            supervisor = launch(cluster, [lock.fileno() for lock in CLAIMS.values()])
         asyncio.run(wait_until_ready(cluster, settings, started, time.monotonic() + timeout, say))
     except BaseException as error:
         abandon(cluster, supervisor, before, made)
@@ -254,20 +255,31 @@ def choose_port(port: int, others: Collection[int] = (), *, asked: bool) -> int:
             origin = "--port" if asked else "the port that this cluster has used"
             raise ClusterError(f"{origin}, {port}, is in use by another program; stop it, or choose another with --port")
         return port
-    for candidate in range(PREFERRED_PORT, PREFERRED_PORT + 100):
+    for candidate in range(PREFERRED_PORT, ADMISSION_PORT):
         if candidate not in others and is_free(candidate) and claim(candidate):
             return candidate
-    raise ClusterError(f"no free port from {PREFERRED_PORT} to {PREFERRED_PORT + 99}; choose one with --port")
+    raise ClusterError(f"no free port from {PREFERRED_PORT} to {ADMISSION_PORT - 1}; choose one with --port")
+
+
+def choose_admission_port(before: int) -> int:
+    """A free port for the webhooks: the one of before, else one that the system gives to no outgoing connection meanwhile."""
+    if before and is_free(before) and claim(before):
+        return before
+    for candidate in range(ADMISSION_PORT, ADMISSION_PORT + 100):
+        if is_free(candidate) and claim(candidate):
+            return candidate
+    return any_free_port()
 
 
 CLAIMS: dict[int, socket.socket] = {}
-"""By port: the UDP socket of the same number by which this process holds a TCP port that its server has not bound yet."""
+"""By port: the UDP socket of the same number by which this process holds a TCP port until the cluster's supervisor does."""
 
 
 def claim(port: int) -> bool:
-    """Keeps other `hekla up`, of whatever user, that look for a port at the same moment, from taking this one; False if one has it.
+    """Keeps other `hekla up`, of whatever user, that look for a port from taking this one; False if one has it.
 
-    A bound UDP socket is a lock that every user sees and that no file and no dead process leaves behind.
+    The claim outlives this command in the supervisor, because a port is free each time that its server has been killed and not
+    started again yet.  A bound UDP socket is a lock that every user sees and that no file and no dead process leaves behind.
     """
     if port in CLAIMS:
         return True
@@ -282,7 +294,7 @@ def claim(port: int) -> bool:
 
 
 def release_claims() -> None:
-    """Lets go of the ports, which are bound by now or not wanted any more."""
+    """Lets go of the ports, which the supervisor holds by now or which are not wanted any more."""
     while CLAIMS:
         CLAIMS.popitem()[1].close()
 

@@ -18,7 +18,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import BinaryIO
@@ -148,10 +148,15 @@ class Child:
 
 
 class Supervisor:
-    """The loop over all children; `run` returns when it was told to stop and everything has ended."""
+    """The loop over all children; `run` returns when it was told to stop and everything has ended.
 
-    def __init__(self, cluster: Cluster, programs: Iterable[Program]) -> None:
+    `claims` are descriptors that hold the cluster's ports for it (see `hekla up`), also while the server of one is being started
+    again: somebody who looked for a free port at that moment would take it, and the server could not come back.
+    """
+
+    def __init__(self, cluster: Cluster, programs: Iterable[Program], claims: Iterable[int] = ()) -> None:
         self.cluster = cluster
+        self.claims = list(claims)
         self.children = [Child(program, cluster.logs / f"{program.name}.log") for program in programs]
         self.notify_path = cluster.socket.with_name(f"{cluster.socket.stem}.notify")
         self.stopping = False
@@ -189,7 +194,8 @@ class Supervisor:
             self.notify_path.unlink(missing_ok=True)
             self.cluster.status_file.unlink(missing_ok=True)
             self.cluster.remove_socket_directory()
-            os.close(lock)
+            for descriptor in [*self.claims, lock]:  # the lock last: who waits for it wants the ports next
+                os.close(descriptor)
         return 0
 
     def take_lock(self) -> int:
@@ -311,7 +317,7 @@ def end_leftovers(cluster: Cluster) -> None:
 
 def belongs(cluster: Cluster, command: list[str]) -> bool:
     """Whether this command line is that of the cluster's supervisor or of a daemon with a path of the cluster."""
-    if command[1:] == ["-m", "hekla.local.supervisor", str(cluster.directory)]:
+    if command[1:4] == ["-m", "hekla.local.supervisor", str(cluster.directory)]:
         return True
     if command[1:3] != ["-m", "hekla"]:
         return False
@@ -323,16 +329,17 @@ def open_log(path: Path) -> BinaryIO:
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab")
 
 
-def launch(cluster: Cluster) -> subprocess.Popen[bytes]:
-    """Starts the supervisor of the cluster as a detached process."""
+def launch(cluster: Cluster, claims: Sequence[int] = ()) -> subprocess.Popen[bytes]:
+    """Starts the supervisor of the cluster as a detached process that keeps these descriptors open."""
     with open_log(cluster.logs / "supervisor.log") as output:
         return subprocess.Popen(
-            [sys.executable, "-m", "hekla.local.supervisor", str(cluster.directory)],
+            [sys.executable, "-m", "hekla.local.supervisor", str(cluster.directory), *map(str, claims)],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             start_new_session=True,
             cwd="/",
+            pass_fds=claims,
         )
 
 
@@ -358,11 +365,11 @@ def end(cluster: Cluster, patience: float = 3 * PATIENCE) -> bool:
 
 
 def main(argv: list[str]) -> int:
-    """`python -m hekla.local.supervisor DIRECTORY`: what `launch` starts."""
+    """`python -m hekla.local.supervisor DIRECTORY [DESCRIPTOR ...]`: what `launch` starts."""
     logging.basicConfig(format="%(asctime)s %(name)s %(levelname)s %(message)s", level=logging.INFO)
     cluster = Cluster(Path(argv[0]))
     try:
-        return Supervisor(cluster, cluster.programs(cluster.settings())).run()
+        return Supervisor(cluster, cluster.programs(cluster.settings()), map(int, argv[1:])).run()
     except ClusterError as error:
         log.error("%s", error)
         return 1

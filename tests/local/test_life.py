@@ -16,6 +16,8 @@ import psutil
 import pytest
 
 from hekla.api import core
+from hekla.cli import up
+from hekla.local.cluster import ClusterError
 from tests.local.home import Home, ask, home, until
 
 POD, CONFIG_MAP = core.POD.untyped, core.CONFIG_MAP.untyped
@@ -108,6 +110,24 @@ def test_a_crashed_process_comes_back(own: Home) -> None:
     assert {name: pid for name, pid in own.pids().items() if name != "scheduler"} == {
         name: pid for name, pid in before.items() if name != "scheduler"
     }
+
+
+def test_a_port_is_the_clusters_while_its_server_is_started_again(own: Home) -> None:
+    """Who looks for a port at that moment leaves it alone; else the server could not come back before the other cluster ends."""
+    port = int(server_of(own).rpartition(":")[2])
+    supervisor = int((own.directory() / "run" / "supervisor.lock").read_text())
+    os.kill(supervisor, signal.SIGSTOP)
+    try:
+        os.kill(own.pids()["apiserver"], signal.SIGKILL)
+        until("the port is free", lambda: up.is_free(port))
+        with pytest.raises(ClusterError, match="in use by another program"):
+            up.choose_port(port, asked=True)
+    finally:
+        up.release_claims()
+        os.kill(supervisor, signal.SIGCONT)
+    until("the server is back", lambda: all(process["ready"] for process in own.status()["processes"]))
+    server = next(process for process in own.status()["processes"] if process["name"] == "apiserver")
+    assert (server["restarts"], server["lastExit"]) == (1, "signal SIGKILL")
 
 
 def test_a_killed_supervisor_leaves_nothing_to_the_next(own: Home) -> None:
