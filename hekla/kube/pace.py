@@ -40,6 +40,11 @@ class Pace:
         """Seconds that an answer takes at present."""
         return self._mean * math.exp2(self._at - self._clock())
 
+    @property
+    def busy(self) -> bool:
+        """Whether what nobody waits for should wait."""
+        return self.gather(0.0, 1.0) > 0.0
+
     def gather(self, shortest: float, longest: float) -> float:
         """Seconds for which to gather: `shortest` where nothing is busy, never more than `longest`."""
         answer = self.answer

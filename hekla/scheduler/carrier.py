@@ -23,11 +23,11 @@ from hekla.kube.client import Client
 from hekla.kube.errors import ApiError, Conflict, NotFound
 from hekla.kube.events import Recorder, Severity
 from hekla.kube.http.client import TransportError
+from hekla.kube.lane import Lane
 from hekla.scheduler.claims import ClaimBinder, ClaimError
 from hekla.scheduler.devices import LockError, lock_node, lock_of, unlock_node
 from hekla.scheduler.feed import LeftOut
 from hekla.scheduler.groups import LONGEST_GATHERED, GroupStatuses, now
-from hekla.scheduler.lane import Lane
 from hekla.scheduler.metrics import BIND_CALL, BOUND, FAILED_BINDS, PRE_BIND, PRE_BOUND
 from hekla.scheduler.volumes import VolumeBinder, VolumeError
 

@@ -25,7 +25,7 @@ from hekla.engine.tasks import Status
 from hekla.kube.client import Client
 from hekla.kube.errors import ApiError, Conflict, NotFound
 from hekla.kube.http.client import TransportError
-from hekla.scheduler.lane import Lane
+from hekla.kube.lane import Lane
 
 log = logging.getLogger(__name__)
 

@@ -12,12 +12,12 @@ from hekla.engine.decisions import Bind, Decisions, Event, PodCondition, PodGrou
 from hekla.engine.tasks import Status
 from hekla.engine.world import World, policy
 from hekla.kube.errors import ApiError
+from hekla.kube.lane import WIDTH
 from hekla.kube.pace import Pace
 from hekla.scheduler import carrier as carrying
 from hekla.scheduler.carrier import Carrier
 from hekla.scheduler.feed import LeftOut
 from hekla.scheduler.groups import Answer, Metadata
-from hekla.scheduler.lane import WIDTH
 from hekla.scheduler.volumes import VolumeError
 
 

@@ -13,10 +13,10 @@ from hekla.engine.tasks import Status
 from hekla.engine.world import World, policy
 from hekla.kube.errors import ApiError, ServerError
 from hekla.kube.http.client import TransportError
+from hekla.kube.lane import Lane
 from hekla.kube.pace import Pace
 from hekla.scheduler import groups as writing
 from hekla.scheduler.groups import Answer, GroupStatuses, Metadata
-from hekla.scheduler.lane import Lane
 
 READY = {"type": "Scheduled", "status": "True", "reason": "tasks in gang are ready to be scheduled", "message": ""}
 

@@ -134,7 +134,9 @@ class JobController(Controller):
         if new is None:
             assert old is not None
             key = key_of(old)
-            self._memory.pop(key, None)
+            memory = self._memory.pop(key, None)
+            if memory is not None and memory.turn is not None:
+                memory.turn.set()
             self._orders.pop(key, None)
             self.expectations.forget(key)
             self._failures.forget(key)

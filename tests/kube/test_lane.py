@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from hekla.scheduler.lane import Lane
+from hekla.kube.lane import Lane
 
 
 class Slow:

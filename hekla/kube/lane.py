@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-WIDTH = 4
+WIDTH = 2
 """Writes on their way: beside 64 creates or binds they are hardly felt, and a quick server answers thousands a second."""
 
 WIDER = 32
