@@ -107,6 +107,10 @@ class ApiServerProcess:
             context.load_cert_chain(self.pki / "admin.crt", self.pki / "admin.key")
         return http.client.HTTPSConnection("127.0.0.1", self.port, context=context, timeout=30)
 
+    def controllers_kubeconfig(self) -> Path:
+        """With which the batch controllers come."""
+        return self.internal_kubeconfig
+
     def stop(self) -> int:
         """Ends the server as a supervisor does; gives its exit code."""
         assert self.process is not None
@@ -149,6 +153,15 @@ class Kubernetes(ApiServerProcess):
         self.kubeconfig = self.internal_kubeconfig = kubeconfig
         self.pki = pki
         self.port = port
+        self._controllers = Path()
+
+    def controllers_kubeconfig(self) -> Path:
+        """That of the account which the chart gives them, so that what they may not do there shows."""
+        from tests.deploy import accounts
+
+        if not self._controllers.name:
+            self._controllers = accounts.grant(self.kubeconfig, "volcano-controllers", accounts.CONTROLLERS)
+        return self._controllers
 
     def request(
         self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None, timeout: float = 30.0

@@ -163,6 +163,26 @@ def test_a_version_on_its_way_out_is_warned_of(http: Http) -> None:
     until(lambda: listed <= set(http.get("/apis/apiregistration.k8s.io/v1/apiservices").names))
 
 
+def test_who_may_see_one_object_may_list_and_watch_it_alone(http: Http) -> None:
+    seeing = {"verbs": ["list", "watch"], "apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["mine"]}
+    assert http.post(f"{RBAC}/namespaces/default/roles", {"metadata": {"name": "seer"}, "rules": [seeing]}).status == 201
+    bound = {**binding("seer", "seer", "sid"), "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "seer"}}
+    assert http.post(f"{RBAC}/namespaces/default/rolebindings", bound).status == 201
+
+    def as_sid(query: str) -> tuple[int, str]:
+        answer = http.request("GET", f"/api/v1/namespaces/default/configmaps{query}", Impersonate_User="sid")
+        return answer.status, answer.tree.get("message", "")
+
+    assert as_sid("?fieldSelector=metadata.name%3Dmine") == (200, "")
+    assert as_sid("?fieldSelector=metadata.namespace%3Ddefault,metadata.name%3D%3Dmine") == (200, "")
+    for query in ("", "?fieldSelector=metadata.name!%3Dmine", "?fieldSelector=metadata.namespace%3Ddefault"):
+        assert as_sid(query) == (403, 'configmaps is forbidden: User "sid" cannot list resource "configmaps" in API group "" '
+                                      'in the namespace "default"')  # fmt: skip
+    assert as_sid("?fieldSelector=metadata.name%3Dyours&watch=1") == (
+        403, 'configmaps "yours" is forbidden: User "sid" cannot watch resource "configmaps" in API group "" in the namespace "default"'
+    )  # fmt: skip
+
+
 def test_a_signer_has_its_own_approvers(http: Http) -> None:
     requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
     made = http.post(requests, body("certificates.k8s.io", "CertificateSigningRequest", "wanted"))

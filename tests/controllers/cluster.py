@@ -265,7 +265,8 @@ async def _served(client: Client, path: str) -> bool:
 @contextlib.asynccontextmanager
 async def controllers(server: ApiServerProcess, *flags: str, speak: type[Client] = Client) -> AsyncIterator[Client]:
     """The controllers, run in this process until the end of the `with`; `speak` is the client that they use."""
-    async with speak(load(str(server.internal_kubeconfig)), pool=POOL) as client:
+    own = await asyncio.to_thread(server.controllers_kubeconfig)
+    async with speak(load(str(own)), pool=POOL) as client:
         recorder = Recorder(client, "vc-controller-manager")
         work = asyncio.ensure_future(run(controllers_of(client, recorder, parse(FLAGS, flags))))
         try:

@@ -8,6 +8,9 @@ import pytest
 
 from tests.deploy.chart import Chart, Helm
 from tests.kubernetes import programs
+from tests.kubernetes.conftest import servers
+
+__all__ = ["servers"]
 
 
 @pytest.fixture(scope="session")

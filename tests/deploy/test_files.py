@@ -20,6 +20,7 @@ from hekla.engine.policy import Policy
 from hekla.kube.daemon import VERSION_FLAG
 from hekla.kube.flags import parse
 from hekla.kube.log import FLAGS as LOG_FLAGS
+from tests.deploy.accounts import ADMISSION, CONTROLLERS, SCHEDULER
 from tests.deploy.chart import Manifests
 
 WRITTEN = Manifests(MANIFESTS.read_text())
@@ -93,3 +94,15 @@ def test_rules_are_written_out() -> None:
         for rule in (rule for rules in parts.values() for rule in rules):
             assert set(rule) <= {"apiGroups", "resources", "resourceNames", "verbs"}, rule
             assert all("*" not in word for words in rule.values() for word in words), rule
+
+
+def test_accounts_of_tests_are_those_of_the_chart() -> None:
+    """Live tests run daemons with accounts that are put together from the same parts, without helm."""
+    for name, account in (("scheduler", SCHEDULER), ("controllers", CONTROLLERS)):
+        assert WRITTEN.of("ClusterRole")[f"volcano-{name}"]["rules"] == account.everywhere
+        assert WRITTEN.of("Role")[f"volcano-{name}"]["rules"] == account.at_home
+    *rules, own = WRITTEN.of("ClusterRole")["volcano-admission"]["rules"]
+    *others, all_names = ADMISSION.everywhere
+    assert rules == others
+    assert set(own.pop("resourceNames")) < set(all_names["resourceNames"])
+    assert own == {key: value for key, value in all_names.items() if key != "resourceNames"}

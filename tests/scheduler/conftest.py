@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.apiserver_process import ApiServerProcess
+from tests.deploy import accounts
 from tests.kubernetes import programs
 
 
@@ -22,4 +23,11 @@ def kubeconfig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 
     programs.wanted(*programs.SERVER)
     with reference() as started:
+        accounts.grant(started.kubeconfig, "scheduler", accounts.SCHEDULER)
         yield started.kubeconfig
+
+
+def of_scheduler(kubeconfig: Path) -> Path:
+    """The kubeconfig of the account that the chart would give the scheduler, where there is one."""
+    own = kubeconfig.with_name("scheduler.kubeconfig")
+    return own if own.exists() else kubeconfig

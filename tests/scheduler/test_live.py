@@ -26,6 +26,7 @@ from hekla.kube.client import Client
 from hekla.kube.errors import AlreadyExists, NotFound
 from hekla.scheduler.daemon import make_queues
 from hekla.scheduler.feed import Feed, NodeSelector
+from tests.scheduler.conftest import of_scheduler
 
 NUMBERS = itertools.count()
 POLICY = """\
@@ -59,7 +60,7 @@ class Site:
 
     def start(self, *flags: str) -> None:
         command = [
-            sys.executable, "-m", "hekla", "scheduler", f"--kubeconfig={self.kubeconfig}", "--leader-elect=false",
+            sys.executable, "-m", "hekla", "scheduler", f"--kubeconfig={of_scheduler(self.kubeconfig)}", "--leader-elect=false",
             f"--scheduler-name={self.name}", f"--node-selector=pool:{self.name}", f"--scheduler-conf={self.policy}",
             "--schedule-period=200ms", *flags,
         ]  # fmt: skip

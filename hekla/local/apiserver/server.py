@@ -178,7 +178,7 @@ class ApiServer:
         kind = found.kind
         if (user.name != "" and not user.master) or impersonates(request.headers):
             user = impersonated(self.authorizer, request, user)
-            self.authorizer.check(user, access_of(found, verb))
+            self.authorizer.check(user, access_of(found, verb, request))
         if verb == "":
             raise method_not_allowed()
         if found.subresource:
@@ -345,12 +345,24 @@ def warn(answer: Answer, text: str) -> None:
     answer.headers = headers
 
 
-def access_of(found: Route, verb: str) -> Access:
+def access_of(found: Route, verb: str, request: Request) -> Access:
     kind = found.kind
-    namespace = found.namespace
+    namespace, name = found.namespace, found.name
+    if verb in ("list", "watch") and not name:
+        name = selected_name(request.option("fieldSelector"))
     if kind.plural == "namespaces" and not kind.group:
         namespace = found.name
-    return Access(verb or "post", kind.group, kind.plural, found.subresource, namespace, found.name)
+    return Access(verb or "post", kind.group, kind.plural, found.subresource, namespace, name)
+
+
+def selected_name(fields: str) -> str:
+    """The one name that a field selector leaves: who may see the object of that name may list and watch it alone."""
+    for term in fields.split(",") if fields else ():
+        field, equals, name = term.partition("=")
+        name = name.removeprefix("=").strip()
+        if equals and field.strip() == "metadata.name" and name not in (".", "..") and not {"/", "%"} & set(name):
+            return name
+    return ""
 
 
 def eager(work: Coroutine[Any, Any, Answer], loop: asyncio.AbstractEventLoop) -> Answer | asyncio.Task[Answer]:

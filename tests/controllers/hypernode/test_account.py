@@ -1,4 +1,4 @@
-"""The hypernode controllers by themselves need no more than the rights over topology that their account has."""
+"""The hypernode controllers by themselves need no more than the rights over topology that the chart gives to their account."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from hekla.api import core, rbac, topology
+from hekla.api import core, topology
 from hekla.controllers.hypernode.controller import KEY
 from hekla.kube.client import Client
 from hekla.kube.config import load
@@ -19,53 +18,11 @@ from hekla.kube.errors import Forbidden
 from tests.apiserver_process import ApiServerProcess, apiserver
 from tests.controllers.cluster import install
 from tests.controllers.hypernode.test_daemon import CONFIG
+from tests.deploy.accounts import HYPERNODES, grant
+from tests.deploy.chart import NAMESPACE
 from tests.kubernetes.processes import free_port
 
 __all__ = ["apiserver"]
-
-NAMESPACE, ACCOUNT = "volcano-system", "hypernode-controller"
-
-
-def rule(groups: str, resources: str, verbs: str) -> dict[str, Any]:
-    return {"apiGroups": [groups], "resources": resources.split(), "verbs": verbs.split()}
-
-
-EVERYWHERE = [
-    rule("", "nodes", "list watch"), rule("topology.volcano.sh", "hypernodes", "list watch create update delete"),
-    rule("topology.volcano.sh", "hypernodes/status", "update"),
-]  # fmt: skip
-AT_HOME = [
-    rule("", "configmaps", "list watch"), rule("", "secrets", "get"), rule("", "events", "create update patch"),
-    rule("coordination.k8s.io", "leases", "get create update"),
-]  # fmt: skip
-"""As the chart gives them.  Reference: operations 2."""
-
-
-async def grant(client: Client) -> None:
-    """The account with its rights, and nothing else."""
-    await client.create(core.SERVICE_ACCOUNT.untyped, {"metadata": {"name": ACCOUNT}}, NAMESPACE)
-    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}
-    for role, binding, kind, rules, namespace in (
-        (rbac.CLUSTER_ROLE, rbac.CLUSTER_ROLE_BINDING, "ClusterRole", EVERYWHERE, None),
-        (rbac.ROLE, rbac.ROLE_BINDING, "Role", AT_HOME, NAMESPACE),
-    ):
-        made: dict[str, Any] = {"metadata": {"name": ACCOUNT}, "rules": rules}
-        await client.create(role.untyped, made, namespace)  # type: ignore[attr-defined]
-        meant = {"apiGroup": rbac.GROUP, "kind": kind, "name": ACCOUNT}
-        bound: dict[str, Any] = {"metadata": {"name": ACCOUNT}, "roleRef": meant, "subjects": [subject]}
-        await client.create(binding.untyped, bound, namespace)  # type: ignore[attr-defined]
-
-
-async def kubeconfig(client: Client, server: ApiServerProcess, path: Path) -> Path:
-    """What a pod of the account would have."""
-    asked: dict[str, Any] = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
-    answer: Any = await client.post(core.SERVICE_ACCOUNT, ACCOUNT, NAMESPACE, "token", asked)
-    admin = yaml.safe_load(server.kubeconfig.read_text())
-    admin["users"] = [{"name": ACCOUNT, "user": {"token": answer["status"]["token"]}}]
-    admin["contexts"] = [{"name": "own", "context": {"cluster": admin["clusters"][0]["name"], "user": ACCOUNT}}]
-    admin["current-context"] = "own"
-    path.write_text(yaml.safe_dump(admin))
-    return path
 
 
 @pytest.mark.scenario("plugins-placement", 81)
@@ -75,8 +32,7 @@ async def test_the_process_of_its_own_does_with_rights_over_topology(apiserver: 
         await client.create(core.NAMESPACE.untyped, {"metadata": {"name": NAMESPACE}})
         config = {"metadata": {"name": "volcano-controller-configmap"}, "data": {KEY: CONFIG}}
         await client.create(core.CONFIG_MAP.untyped, config, NAMESPACE)
-        await grant(client)
-        own = await kubeconfig(client, apiserver, tmp_path / "own.kubeconfig")
+        own = await asyncio.to_thread(grant, apiserver.kubeconfig, "hypernode-controller", HYPERNODES)
         async with Client(load(str(own))) as narrow:
             with pytest.raises(Forbidden):
                 await narrow.list(core.POD.untyped)

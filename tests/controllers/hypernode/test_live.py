@@ -1,11 +1,13 @@
 """Hypernodes against a real API server."""
 
+import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
 
 from hekla.api import core, topology
 from hekla.kube.cache import Cache
+from hekla.kube.errors import AlreadyExists
 from tests.apiserver_process import ApiServerProcess, shared_apiserver
 from tests.controllers.cluster import Cluster, running
 
@@ -33,7 +35,8 @@ async def cluster(shared_apiserver: ApiServerProcess) -> AsyncIterator[Cluster]:
 @pytest.mark.scenario("plugins-placement", 81)
 async def test_racks_are_found_by_their_labels(cluster: Cluster) -> None:
     client = cluster.client
-    await client.create(core.NAMESPACE.untyped, {"metadata": {"name": "volcano-system"}})
+    with contextlib.suppress(AlreadyExists):  # with the accounts of a release it is there
+        await client.create(core.NAMESPACE.untyped, {"metadata": {"name": "volcano-system"}})
     config = {"metadata": {"name": "volcano-controller-configmap"}, "data": {"volcano-controller.conf": CONFIG}}
     await client.create(core.CONFIG_MAP.untyped, config, "volcano-system")
     for name in ("n0", "n1"):

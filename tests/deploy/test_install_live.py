@@ -1,0 +1,178 @@
+"""`helm install` on a cluster that has nothing but Kubernetes' parts: every daemon is a pod with the account that the chart gives it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.apiserver_process import ApiServerProcess
+from tests.cluster.api import Api, Tree
+from tests.deploy.accounts import AUDIT, refused
+from tests.deploy.chart import CHART, NAMESPACE, Helm
+from tests.kubernetes import programs
+from tests.kubernetes.processes import Processes
+
+pytestmark = programs.slow(90)
+
+PATIENCE = 60.0
+BATCH, FLOW = "batch.volcano.sh/v1alpha1", "flow.volcano.sh/v1alpha1"
+JOBS = f"/apis/{BATCH}/namespaces/default/jobs"
+PODS = "/api/v1/namespaces/default/pods"
+DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
+HOOKS = "/apis/admissionregistration.k8s.io/v1"
+LABELS = {"networkTopologyDiscovery": [{
+    "source": "label", "enabled": True,
+    "config": {"networkTopologyTypes": {"rack": [{"nodeLabel": "example.com/rack"}, {"nodeLabel": "kubernetes.io/hostname"}]}},
+}]}  # fmt: skip
+
+
+class Site:
+    """The cluster, and helm for it."""
+
+    def __init__(self, server: ApiServerProcess, helm: Helm, values: Path, audit_log: Path) -> None:
+        self.api = Api(server.kubeconfig)
+        self.helm = helm
+        self.values = values
+        self.audit_log = audit_log
+
+    def until(self, what: Callable[[], Any], told: Callable[[], Any]) -> Any:
+        deadline = time.monotonic() + PATIENCE
+        while not (found := what()):
+            assert time.monotonic() < deadline, f"did not come about: {told()}"
+            time.sleep(0.1)
+        return found
+
+    def ready(self) -> dict[str, int]:
+        """Ready copies of each Deployment."""
+        items = self.api.get(DEPLOYMENTS).tree["items"]
+        return {item["metadata"]["name"]: item["status"].get("readyReplicas", 0) for item in items}
+
+    def queue_is_open(self, name: str) -> None:
+        path = f"/apis/scheduling.volcano.sh/v1beta1/queues/{name}"
+        self.until(lambda: self.api.get(path).tree.get("status", {}).get("state") == "Open", lambda: self.api.get(path))
+
+    def finished(self, path: str) -> Tree:
+        """The job at a path, completed."""
+
+        def completed() -> Tree | None:
+            job = self.api.get(path)
+            done = job.status == 200 and job.tree.get("status", {}).get("state", {}).get("phase") == "Completed"
+            return job.tree if done else None
+
+        found: Tree = self.until(completed, lambda: (self.api.get(path), self.logs()))
+        return found
+
+    def logs(self) -> str:
+        """The end of what the daemons say."""
+        pods = self.api.get(f"/api/v1/namespaces/{NAMESPACE}/pods").tree["items"]
+        names = [pod["metadata"]["name"] for pod in pods]
+        return "\n".join(self.api.get(f"/api/v1/namespaces/{NAMESPACE}/pods/{name}/log", tailLines="20").text for name in names)
+
+
+@pytest.fixture(scope="module")
+def site(helm_program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    place = tmp_path_factory.mktemp("site")
+    images, values, policy, audit_log = (place / name for name in ("images.yaml", "values.yaml", "audit.json", "audit.log"))
+    images.write_text(yaml.safe_dump([{"image": "hekla", "path": [str(Path(sys.executable).parent)]}]))
+    policy.write_text(json.dumps(AUDIT))
+    # User 1000 of this machine need not be able to read where Hekla lies.
+    values.write_text(yaml.safe_dump({"custom": {"default_csc": None, "controller_config_override": yaml.safe_dump(LABELS)}}))
+    processes = Processes(place)
+    with ApiServerProcess.started(place / "server", f"--audit-policy-file={policy}", f"--audit-log-path={audit_log}") as server:
+        own, pki = f"--kubeconfig={server.internal_kubeconfig}", server.pki
+        try:
+            for name, *flags in (
+                ("kube-controllers", f"--root-ca-file={pki / 'ca.crt'}", f"--storage-dir={place / 'volumes'}"),
+                ("agent", f"--root-dir={place / 'pods'}", "--nodes=1", f"--images={images}", "--stop-pods-on-exit",
+                 f"--api-server-address=127.0.0.1:{server.port}", f"--tls-cert-file={pki / 'kubelet.crt'}",
+                 f"--tls-private-key-file={pki / 'kubelet.key'}", f"--client-ca-file={pki / 'ca.crt'}"),
+                # What a cluster has anyway: somebody who places plain pods.
+                ("agent-scheduler", "--scheduler-name=default-scheduler", "--leader-elect=false"),
+            ):  # fmt: skip
+                processes.start(name, [sys.executable, "-m", "hekla", name, own, *flags])
+            yield Site(server, Helm(helm_program, place, server.kubeconfig), values, audit_log)
+        finally:
+            processes.stop()
+
+
+def test_a_release_from_its_installation_to_its_end(site: Site) -> None:
+    parts = ["--set=custom.hypernode_controller_mode=standalone", "--set=custom.agent_scheduler_enable=true"]
+    common = [str(CHART), "--wait", "--timeout=120s", f"--values={site.values}", *parts]
+    site.helm("install", "volcano", *common, "--create-namespace")
+    names = ("admission", "agent-scheduler", "controllers", "hypernode-controller", "scheduler")
+    assert site.ready() == {f"volcano-{name}": 1 for name in names}
+    for queue in ("root", "default"):
+        site.queue_is_open(queue)
+    what_users_do(site, "first")
+
+    # Several copies of everything, which takes the way from Recreate to a rolling update.
+    more = ["leader_elect_enable=true", *(f"{name}_replicas=2" for name in ("scheduler", "controller", "admission"))]
+    site.helm("upgrade", "volcano", *common, *(f"--set=custom.{value}" for value in more))
+    ready = site.ready()
+    assert [ready[f"volcano-{name}"] for name in names] == [2, 1, 2, 1, 2]
+    what_users_do(site, "second")
+    assert refused(site.audit_log) == [], "rights that the accounts lack"
+
+    site.helm("upgrade", "volcano", *common)
+    assert site.ready() == {f"volcano-{name}": 1 for name in names}
+
+    site.helm("uninstall", "volcano", "--wait", "--timeout=60s")
+    for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
+        assert site.api.get(f"{HOOKS}/{kind}").tree["items"] == [], "or nobody could make a job any more"
+    assert site.api.get(f"{JOBS}/first-job").status == 200, "definitions, and what is of their kinds, stay"
+
+
+def what_users_do(site: Site, name: str) -> None:
+    """A little of everything, so that every daemon does what it is there for."""
+    api = site.api
+    container = {"name": "main", "image": "busybox", "command": ["sh", "-c", "sleep 0.2"]}
+    task = {"name": "t", "replicas": 2, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
+    spec = {"minAvailable": 2, "schedulerName": "volcano", "tasks": [task]}
+
+    def create(version: str, kind: str, suffix: str, spec: Tree) -> Tree:
+        tree = {"apiVersion": version, "kind": kind, "metadata": {"name": f"{name}-{suffix}"}, "spec": spec}
+        return api.create(f"/apis/{version}/namespaces/default/{kind.lower()}s", tree)
+
+    bad = api.post(JOBS, {"apiVersion": BATCH, "kind": "Job", "metadata": {"name": "bad"},
+                          "spec": {**spec, "minAvailable": 5}})  # fmt: skip
+    assert bad.status == 400 and "admission webhook" in bad.message, bad
+    plugins = {"plugins": {"svc": [], "ssh": [], "env": []}}
+    made = create(BATCH, "Job", "job", {**spec, **plugins})
+    assert made["spec"]["queue"] == "default", "admission has filled it in"
+    site.finished(f"{JOBS}/{name}-job")
+
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
+    volumes = [{"mountPath": "/kept", "volumeClaim": claim}]
+    create(BATCH, "Job", "short", {**spec, "ttlSecondsAfterFinished": 0, "volumes": volumes})
+    site.until(lambda: api.get(f"{JOBS}/{name}-short").status == 404, lambda: (api.get(f"{JOBS}/{name}-short"), site.logs()))
+
+    create(FLOW, "JobTemplate", "template", spec)
+    create(FLOW, "JobFlow", "flow", {"flows": [{"name": f"{name}-template"}], "jobRetainPolicy": "retain"})
+    site.finished(f"{JOBS}/{name}-flow-{name}-template")
+
+    for scheduler in ("volcano", "agent-scheduler"):
+        pod = {"metadata": {"name": f"{name}-{scheduler}"}, "spec": {
+            "schedulerName": scheduler, "restartPolicy": "Never", "containers": [container]}}  # fmt: skip
+        api.create(PODS, pod)
+    for scheduler in ("volcano", "agent-scheduler"):
+        path = f"{PODS}/{name}-{scheduler}"
+        site.until(
+            lambda path=path: api.get(path).tree["status"].get("phase") == "Succeeded",  # type: ignore[misc]
+            lambda path=path: (api.get(path), site.logs()),  # type: ignore[misc]
+        )
+
+    node = api.get("/api/v1/nodes").tree["items"][0]["metadata"]["name"]
+    hyper_nodes = "/apis/topology.volcano.sh/v1alpha1/hypernodes"
+    for rack, count in ((name, 1), (None, 0)):
+        assert api.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": {"example.com/rack": rack}}}).status == 200
+        site.until(
+            lambda count=count: [one.get("status", {}).get("nodeCount") for one in api.get(hyper_nodes).tree["items"]] == [1] * count,  # type: ignore[misc]
+            lambda: (api.get(hyper_nodes), site.logs()),
+        )
