@@ -22,6 +22,8 @@ from hekla.api import crds
 from hekla.local import certificates
 from hekla.local.certificates import Authority, Leaf
 from tests.cluster.api import Api
+from tests.deploy import accounts
+from tests.deploy.accounts import grant
 from tests.kubernetes import programs
 from tests.kubernetes.processes import Processes, free_port
 
@@ -79,9 +81,17 @@ class Reference:
             f"--service-account-signing-key-file={pki / 'sa.key'}", f"--kubelet-client-certificate={pki / 'kubelet-client.crt'}",
             f"--kubelet-client-key={pki / 'kubelet-client.key'}", f"--kubelet-certificate-authority={pki / 'ca.crt'}",
             "--kubelet-preferred-address-types=InternalIP,Hostname", "--allow-privileged=true",
-            "--enable-admission-plugins=NodeRestriction", *flags,
+            "--enable-admission-plugins=NodeRestriction", *self._audit_flags(), *flags,
         ])  # fmt: skip
         self.processes.wait("kube-apiserver", self._ready, 60)
+
+    def _audit_flags(self) -> list[str]:
+        """So that what Hekla's accounts may not do is known afterwards; a benchmark does without."""
+        if self.durable:
+            return []
+        policy = self.directory / "audit.json"
+        policy.write_text(json.dumps(accounts.AUDIT))
+        return [f"--audit-policy-file={policy}", f"--audit-log-path={self.audit_log}"]
 
     def _start_controllers(self) -> None:
         pki = self.pki
@@ -107,22 +117,24 @@ class Reference:
     def add_scheduler(self, *flags: str) -> None:
         """Starts Hekla's scheduler as the default one, after the definitions that it is installed with.
 
-        Its controllers too: they open the queues, without which only pods that ask for nothing are placed.
+        Its controllers too: they open the queues, without which only pods that ask for nothing are placed.  Both have the accounts that
+        the chart would give them.
         """
         api = Api(self.kubeconfig)
         for definition in crds.all():
             api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
         self.processes.start("scheduler", [
-            sys.executable, "-m", "hekla", "scheduler", f"--kubeconfig={self.kubeconfig}", "--default-scheduler", "--leader-elect=false",
-            *flags,
+            sys.executable, "-m", "hekla", "scheduler", f"--kubeconfig={grant(self.kubeconfig, 'volcano-scheduler', accounts.SCHEDULER)}",
+            "--default-scheduler", "--leader-elect=false", *flags,
         ])  # fmt: skip
         self.processes.start("controllers", [
-            sys.executable, "-m", "hekla", "controllers", f"--kubeconfig={self.kubeconfig}", "--leader-elect=false",
+            sys.executable, "-m", "hekla", "controllers",
+            f"--kubeconfig={grant(self.kubeconfig, 'volcano-controllers', accounts.CONTROLLERS)}", "--leader-elect=false",
         ])  # fmt: skip
 
     def add_webhooks(self) -> None:
         """Starts Hekla's webhooks, the rest of what one installs on a cluster that is there."""
-        own, port = f"--kubeconfig={self.kubeconfig}", free_port()
+        own, port = f"--kubeconfig={grant(self.kubeconfig, 'volcano-admission', accounts.ADMISSION)}", free_port()
         self.processes.start("admission", [
             sys.executable, "-m", "hekla", "admission", own, f"--port={port}", f"--ca-cert-file={self.pki / 'ca.crt'}",
             f"--tls-cert-file={self.pki / 'admission.crt'}", f"--tls-private-key-file={self.pki / 'admission.key'}",
@@ -174,6 +186,8 @@ def reference(*flags: str, controllers: bool = True, durable: bool = False, say:
     try:
         server.start(*flags, controllers=controllers)
         yield server
+        lacking = accounts.refused(server.audit_log)
+        assert not lacking, f"the accounts of the chart (deploy/chart/rights) may not do what the daemons do: {lacking}"
     finally:
         server.stop()
         shutil.rmtree(directory, ignore_errors=True)
