@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +68,8 @@ class OwnOrders:
     """The orders of all queues in one session."""
 
     def __init__(self, session: Session) -> None:
-        self.session = session
+        self.session: Session = weakref.proxy(session)
+        """Which holds this one: held in turn, each session would stay, with all it decided, until Python searches for garbage."""
         self.of: dict[str, str] = {name: own for name, queue in session.state.queues.items() if (own := order_of(queue))}
         """Queue -> its own order."""
         self.strict = any(own == STRICT for own in self.of.values())

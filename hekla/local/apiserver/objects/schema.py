@@ -21,6 +21,8 @@ Checker = Callable[[Any], bool]
 
 IMPLICIT = frozenset({"apiVersion", "kind", "metadata"})
 NUMBERS = (int, float)
+LONGEST_REMEMBERED, MOST_REMEMBERED = 64, 256
+"""Signs of a text, and texts of a pattern."""
 WHOLE = ("enum", "nullable", "additionalProperties", "minProperties", "maxProperties", "x-kubernetes-embedded-resource")
 """What a schema may say of an object as a whole."""
 
@@ -325,7 +327,7 @@ def duplicates(schema: Json, value: list[Any]) -> list[tuple[int, Any]]:
 
 def _string_check(schema: Json) -> Checker:
     least, most = schema.get("minLength") or 0, schema.get("maxLength")
-    pattern = expression(schema["pattern"]).search if schema.get("pattern") else None
+    pattern = remembering(expression(schema["pattern"]).search) if schema.get("pattern") else None
     form = FORMATS.get(schema.get("format") or "")
     if not least and most is None and pattern is None and form is None:
         return lambda value: type(value) is str
@@ -333,11 +335,28 @@ def _string_check(schema: Json) -> Checker:
     def check(value: Any) -> bool:
         if type(value) is not str or len(value) < least or (most is not None and len(value) > most):
             return False
-        if pattern is not None and pattern(value) is None:
+        if pattern is not None and not pattern(value):
             return False
         return form is None or form(value)
 
     return check
+
+
+def remembering(search: Callable[[str], Any]) -> Checker:
+    """Whether a text fits a pattern.  Short texts are asked about again and again (`100m`, `1Gi`), and a search takes RE2 20 µs."""
+    known: dict[str, bool] = {}
+
+    def fits(text: str) -> bool:
+        answer = known.get(text)
+        if answer is None:
+            answer = search(text) is not None
+            if len(text) <= LONGEST_REMEMBERED:
+                if len(known) >= MOST_REMEMBERED:
+                    known.clear()
+                known[text] = answer
+        return answer
+
+    return fits
 
 
 def expression(pattern: str) -> Any:
