@@ -347,6 +347,28 @@ async def test_a_dead_keepers_subnet_is_taken_again_while_the_kernel_still_has_i
         end(tmp_path)
 
 
+async def test_a_keeper_outlives_an_agent_that_is_killed_while_it_starts(isolation: Isolation, tmp_path: Path) -> None:
+    if not isolation.network:
+        pytest.skip("this machine gives pods no network of their own")
+    command = [sys.executable, "-m", "hekla.local.agent.network.keeper", str(tmp_path)]
+    started = subprocess.Popen(command, stdout=subprocess.PIPE)
+    try:
+        assert started.stdout is not None
+        started.stdout.close()
+        while not (tmp_path / "network.sock").exists():
+            assert started.poll() is None
+            await asyncio.sleep(0.01)
+        with pytest.raises(subprocess.TimeoutExpired):
+            started.wait(0.5)  # nobody reads that it is ready
+        network = Network(tmp_path)
+        await network.ready()
+        assert (await network.ask({"do": "hello"}))["pid"] == started.pid
+        await network.close()
+    finally:
+        end(tmp_path)
+        assert started.wait(10) == 0
+
+
 @pytest.mark.slow
 async def test_a_network_that_nobody_needs_any_more_ends_by_itself(isolation: Isolation, tmp_path: Path) -> None:
     """As after kill -9 of a whole cluster."""

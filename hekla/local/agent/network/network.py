@@ -112,7 +112,10 @@ class Network:
         try:
             connection = connect(self.root)
         except OSError:
-            connection = await asyncio.to_thread(self._launch)
+            try:
+                connection = await asyncio.to_thread(self._launch)
+            except OSError as error:  # no room for another process or its log
+                raise NetworkError(f"the network of the pods did not start: {error.strerror}") from error
         connection.setblocking(False)
         self._reader, self._writer = await asyncio.open_unix_connection(sock=connection, limit=1 << 24)
         self._listening = asyncio.create_task(self._listen(), name="network answers")
