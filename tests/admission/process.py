@@ -1,4 +1,7 @@
-"""The webhook server as a process, registered with a real API server that knows the batch kinds."""
+"""The webhook server as a process, registered with a real API server that knows the batch kinds.
+
+A server that has taken a definition or a registration does not act on it at once: what is here waits until it does.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,11 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from hekla.admission.daemon import DEFAULT_PATHS
 from hekla.admission.registry import ADMISSIONS
 from hekla.api import crds
 from tests.apiserver_process import ApiServerProcess
@@ -20,7 +24,17 @@ Tree = dict[str, Any]
 BATCH = "/apis/batch.volcano.sh/v1alpha1"
 SCHEDULING = "/apis/scheduling.volcano.sh/v1beta1"
 REGISTRATIONS = "/apis/admissionregistration.k8s.io/v1"
+QUEUES, FLOWS = f"{SCHEDULING}/queues", "/apis/flow.volcano.sh/v1alpha1/namespaces/default/jobflows"
 ALL = ",".join(ADMISSIONS)
+DEFAULT = frozenset(DEFAULT_PATHS.split(","))
+PATIENCE = 60.0
+"""Seconds that a server may take for what it was told, on a machine that has other things to do."""
+
+
+class Server(Protocol):
+    """What one can ask with a path."""
+
+    def request(self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> tuple[int, bytes]: ...
 
 
 def wait_for(what: str, seen: Callable[[], bool], seconds: float = 20.0) -> None:
@@ -31,7 +45,7 @@ def wait_for(what: str, seen: Callable[[], bool], seconds: float = 20.0) -> None
         time.sleep(0.02)
 
 
-def call(server: ApiServerProcess, method: str, path: str, tree: Tree | None = None, kind: str = "application/json") -> tuple[int, Tree]:
+def call(server: Server, method: str, path: str, tree: Tree | None = None, kind: str = "application/json") -> tuple[int, Tree]:
     body = None if tree is None else json.dumps(tree).encode()
     status, answer = server.request(method, path, body, {"Content-Type": kind} if body else None)
     try:
@@ -40,7 +54,7 @@ def call(server: ApiServerProcess, method: str, path: str, tree: Tree | None = N
         return status, {"message": answer.decode(errors="replace")}
 
 
-def install_kinds(server: ApiServerProcess) -> None:
+def install_kinds(server: Server) -> None:
     """Define the batch kinds, and wait until the server serves them all."""
     definitions = crds.all()
     for definition in definitions:
@@ -49,7 +63,26 @@ def install_kinds(server: ApiServerProcess) -> None:
     for definition in definitions:
         spec = definition["spec"]
         path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
-        wait_for(f"{path} is served", lambda path=path: call(server, "GET", path)[0] == 200)  # type: ignore[misc]
+        wait_for(f"{path} is served", lambda path=path: call(server, "GET", path)[0] == 200, PATIENCE)  # type: ignore[misc]
+
+
+def in_force(server: Server, paths: Collection[str] = DEFAULT) -> bool:
+    """Whether the server asks the webhooks of these paths, all of them.
+
+    It sees those that change and those that refuse each in the order in which they were registered, so the last of each tells.
+    """
+    changed = call(server, "POST", f"{QUEUES}?dryRun=All", _probe("scheduling.volcano.sh/v1beta1", "Queue"))[1]
+    if "/jobflows/validate" in paths:
+        circle = _probe("flow.volcano.sh/v1alpha1", "JobFlow", flows=[{"name": "a", "dependsOn": {"targets": ["a"]}}])
+        refused = call(server, "POST", f"{FLOWS}?dryRun=All", circle)[1]
+    else:
+        greedy = _probe("scheduling.volcano.sh/v1beta1", "Queue", capability={"cpu": "1"}, deserved={"cpu": "2"})
+        refused = call(server, "POST", f"{QUEUES}?dryRun=All", greedy)[1]
+    return "reclaimable" in changed.get("spec", {}) and "denied the request" in refused.get("message", "")
+
+
+def _probe(version: str, kind: str, **spec: Any) -> Tree:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": "probe"}, "spec": spec}
 
 
 class AdmissionProcess:
@@ -69,7 +102,9 @@ class AdmissionProcess:
             assert self.process.poll() is None, self.log.read_text()
             return "the webhooks are registered" in self.log.read_text()
 
-        wait_for("the webhooks are registered", registered)
+        wait_for("the webhooks are registered", registered, PATIENCE)
+        if {"/queues/mutate", "/queues/validate"} <= set(self.paths):
+            wait_for("the webhooks are asked", lambda: in_force(self.server, self.paths), PATIENCE)
         return self
 
     def stop(self) -> int:

@@ -18,10 +18,9 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
-from hekla.api import crds
 from hekla.local import certificates
 from hekla.local.certificates import Authority, Leaf
-from tests.cluster.api import Api
+from tests.admission.process import PATIENCE, in_force, install_kinds
 from tests.deploy import accounts
 from tests.deploy.accounts import grant
 from tests.kubernetes import programs
@@ -115,14 +114,12 @@ class Reference:
         ])  # fmt: skip
 
     def add_scheduler(self, *flags: str) -> None:
-        """Starts Hekla's scheduler as the default one, after the definitions that it is installed with.
+        """Starts Hekla's scheduler as the default one, once the kinds that it is installed with are served.
 
         Its controllers too: they open the queues, without which only pods that ask for nothing are placed.  Both have the accounts that
         the chart would give them.
         """
-        api = Api(self.kubeconfig)
-        for definition in crds.all():
-            api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+        install_kinds(self)
         self.processes.start("scheduler", [
             sys.executable, "-m", "hekla", "scheduler", f"--kubeconfig={grant(self.kubeconfig, 'volcano-scheduler', accounts.SCHEDULER)}",
             "--default-scheduler", "--leader-elect=false", *flags,
@@ -133,21 +130,28 @@ class Reference:
         ])  # fmt: skip
 
     def add_webhooks(self) -> None:
-        """Starts Hekla's webhooks, the rest of what one installs on a cluster that is there."""
+        """Starts Hekla's webhooks, the rest of what one installs on a cluster that is there; returns when the server asks them."""
         own, port = f"--kubeconfig={grant(self.kubeconfig, 'volcano-admission', accounts.ADMISSION)}", free_port()
         self.processes.start("admission", [
             sys.executable, "-m", "hekla", "admission", own, f"--port={port}", f"--ca-cert-file={self.pki / 'ca.crt'}",
             f"--tls-cert-file={self.pki / 'admission.crt'}", f"--tls-private-key-file={self.pki / 'admission.key'}",
             f"--webhook-url=https://127.0.0.1:{port}",
         ])  # fmt: skip
+        self.processes.wait("admission", lambda: in_force(self), PATIENCE)
 
     def get(self, path: str) -> tuple[int, bytes]:
         """One read as the administrator; status 0 where nothing answers."""
+        return self.request("GET", path, timeout=5)
+
+    def request(
+        self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None, timeout: float = 30.0
+    ) -> tuple[int, bytes]:
+        """The same with any method."""
         tls = ssl.create_default_context(cafile=str(self.pki / "ca.crt"))
         tls.load_cert_chain(self.pki / "admin.crt", self.pki / "admin.key")
-        connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=tls, timeout=5)
+        connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=tls, timeout=timeout)
         try:
-            connection.request("GET", path)
+            connection.request(method, path, body, headers or {})
             answer = connection.getresponse()
             return answer.status, answer.read()
         except (OSError, http.client.HTTPException):

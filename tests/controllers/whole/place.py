@@ -48,7 +48,7 @@ class Place:
         self.until(lambda: self.api.get(f"{QUEUES}/default").status == 200)
         self.until(lambda: self.open("default"))
         bad = a_job("probe", a_task("a"), a_task("a"))
-        self.until(lambda: self.api.post(BATCH, bad, dryRun="All").status >= 400)
+        self.until(lambda: self.api.post(BATCH, bad, dryRun="All").status == 400, lambda: self.api.post(BATCH, bad, dryRun="All"))
         self.nodes = [node["metadata"]["name"] for node in self.items("/api/v1/nodes")]
         return self
 
