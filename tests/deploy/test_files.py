@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from deploy.__main__ import CHART, HEADER, MANIFESTS, definitions, policies
+from hekla import __version__
 from hekla.admission import groups
 from hekla.admission.registration import Where, kind_of, webhook
 from hekla.admission.registry import ADMISSIONS
@@ -23,6 +24,7 @@ from hekla.kube.log import FLAGS as LOG_FLAGS
 from tests.deploy.accounts import ADMISSION, CONTROLLERS, SCHEDULER
 from tests.deploy.chart import Manifests
 
+PAGE = (CHART.parents[1] / "docs" / "on-your-cluster.md").read_text()
 WRITTEN = Manifests(MANIFESTS.read_text())
 
 
@@ -70,6 +72,28 @@ def test_configurations_are_read() -> None:
     assert discovery_config({"data": {KEY: (CHART / "config" / KEY).read_text()}}) == []
     example = re.sub(r"(?m)^#(?! [A-Z])", "", (CHART / "config" / KEY).read_text())
     assert [source["source"] for source in discovery_config({"data": {KEY: example}})] == ["label"]
+
+
+def test_versions_and_the_image_are_those_of_the_program() -> None:
+    assert yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"] == __version__
+    recipe = (CHART.parent / "image" / "Containerfile").read_text()
+    root = CHART.parents[1]
+    copied = [word for line in re.findall(r"(?m)^COPY (.*) /source\S*$", recipe) for word in line.split()]
+    assert "pyproject.toml" in copied and all((root / name).exists() for name in copied)
+    needed = re.search(r'requires-python = ">=(\S+)"', (root / "pyproject.toml").read_text())
+    assert needed is not None and f"FROM python:{needed[1]}-slim" in recipe
+    assert f"hekla:{__version__} ." in PAGE and f"hekla:{__version__} ." in recipe
+
+
+def test_the_page_names_what_there_is() -> None:
+    """Names of objects and of values in the page about clusters that one has."""
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    for top, key in re.findall(r"\b(basic|custom)\.(\w+)", PAGE):
+        assert key in values[top], f"{top}.{key}"
+    named = {name for tree in WRITTEN.trees if (name := tree["metadata"]["name"].removeprefix("volcano-"))}
+    for name in re.findall(r"`([a-z-]+-(?:configmap|service|role))`", PAGE):
+        if not name.startswith(("-", "hypernode-controller", "volcano-")):
+            assert name in named, name
 
 
 def test_the_schema_knows_every_value() -> None:

@@ -128,7 +128,7 @@ def judge(api: Api) -> None:
 
 def both_are_ready(deployment: Tree) -> bool:
     status = deployment["status"]
-    return status.get("readyReplicas") == status.get("replicas") == 2
+    return bool(status.get("readyReplicas") == status.get("replicas") == 2)
 
 
 @pytest.mark.scenario("controllers", 149)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +22,9 @@ from tests.kubernetes.processes import Processes
 
 pytestmark = programs.slow(90)
 
+PAGE = (Path(__file__).parents[2] / "docs" / "on-your-cluster.md").read_text()
+INSTALL = shlex.split(PAGE.partition("\nhelm install ")[2].partition("\n")[0])
+"""What the page says, after `helm install`."""
 PATIENCE = 60.0
 BATCH, FLOW = "batch.volcano.sh/v1alpha1", "flow.volcano.sh/v1alpha1"
 JOBS = f"/apis/{BATCH}/namespaces/default/jobs"
@@ -80,7 +84,7 @@ class Site:
 def site(helm_program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     place = tmp_path_factory.mktemp("site")
     images, values, policy, audit_log = (place / name for name in ("images.yaml", "values.yaml", "audit.json", "audit.log"))
-    images.write_text(yaml.safe_dump([{"image": "hekla", "path": [str(Path(sys.executable).parent)]}]))
+    images.write_text(yaml.safe_dump([{"image": "*/hekla", "path": [str(Path(sys.executable).parent)]}]))
     policy.write_text(json.dumps(AUDIT))
     # User 1000 of this machine need not be able to read where Hekla lies.
     values.write_text(yaml.safe_dump({"custom": {"default_csc": None, "controller_config_override": yaml.safe_dump(LABELS)}}))
@@ -104,8 +108,11 @@ def site(helm_program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 def test_a_release_from_its_installation_to_its_end(site: Site) -> None:
     parts = ["--set=custom.hypernode_controller_mode=standalone", "--set=custom.agent_scheduler_enable=true"]
-    common = [str(CHART), "--wait", "--timeout=120s", f"--values={site.values}", *parts]
-    site.helm("install", "volcano", *common, "--create-namespace")
+    release, chart, *words = INSTALL
+    assert (release, chart, NAMESPACE in words, "--wait" in words) == ("volcano", "deploy/chart", True, True)
+    common = [str(CHART), *words, "--timeout=120s", f"--values={site.values}", *parts]
+    site.helm("install", "volcano", *common)
+    common.remove("--create-namespace")
     names = ("admission", "agent-scheduler", "controllers", "hypernode-controller", "scheduler")
     assert site.ready() == {f"volcano-{name}": 1 for name in names}
     for queue in ("root", "default"):
@@ -143,7 +150,7 @@ def what_users_do(site: Site, name: str) -> None:
     bad = api.post(JOBS, {"apiVersion": BATCH, "kind": "Job", "metadata": {"name": "bad"},
                           "spec": {**spec, "minAvailable": 5}})  # fmt: skip
     assert bad.status == 400 and "admission webhook" in bad.message, bad
-    plugins = {"plugins": {"svc": [], "ssh": [], "env": []}}
+    plugins: Tree = {"plugins": {"svc": [], "ssh": [], "env": []}}
     made = create(BATCH, "Job", "job", {**spec, **plugins})
     assert made["spec"]["queue"] == "default", "admission has filled it in"
     site.finished(f"{JOBS}/{name}-job")

@@ -25,7 +25,7 @@ from hekla.kube.errors import ApiError, NotFound
 from tests.apiserver_process import ApiServerProcess
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "on-your-cluster.md").read_text()
+PAGE = (ROOT / "docs" / "on-your-cluster.md").read_text().partition("## As processes")[2]
 COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.S) for line in block.splitlines()]
 PATIENCE = 60.0
 

@@ -112,6 +112,7 @@ spec:
           valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
         - name: HELM_RELEASE_NAME
           value: {{ .root.Release.Name | quote }}
+        - {name: HOME, value: /nonexistent} # a kubeconfig in somebody's home is not what a pod comes with
         ports:
         - {name: health, containerPort: 11251}
         {{- if $metrics }}
