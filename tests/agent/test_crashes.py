@@ -137,6 +137,24 @@ async def test_names_stay_while_another_agent_takes_the_pods_up(tmp_path: Path) 
         assert await live.log("looks") == "found\n"
 
 
+async def test_a_deletion_is_finished_where_the_killed_agent_had_only_told_the_end(tmp_path: Path) -> None:
+    """Between the last status and the end of the object is a moment in which an agent may die."""
+    async with cluster(tmp_path) as live:
+        await live.create("ending", "sleep", "1000", terminationGracePeriodSeconds=30)
+        before = await live.phase("ending", "Running")
+        live.agent.kill()
+        stop_all(live.agent.root, grace=0.0)
+        await live.client.delete(POD, "ending", "default")
+        terminated = {"exitCode": 137, "reason": "Error", "containerID": container(before)["containerID"]}
+        over = {**container(before), "ready": False, "started": False, "state": {"terminated": terminated}}
+        status = {"phase": "Failed", "containerStatuses": [over]}
+        await live.client.patch(POD, "ending", {"status": status}, "default", type="merge", subresource="status")
+        assert (await live.pod("ending"))["metadata"]["deletionTimestamp"]
+        live.agent.start()
+        await live.gone("ending")
+        assert not list((live.agent.root / "pods").iterdir())
+
+
 async def test_a_server_that_is_killed_hears_everything_afterwards(tmp_path: Path) -> None:
     async with cluster(tmp_path) as live:
         for number in range(5):

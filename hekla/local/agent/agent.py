@@ -171,7 +171,7 @@ class Agent:
         worker = self.workers.get(uid)
         if worker is not None:
             worker.update(new)
-        elif uid in self.finished or new.status.phase in FINAL:
+        elif uid in self.finished or (new.status.phase in FINAL and not new.metadata.deletion_timestamp):
             self.finished.add(uid)
             if new.metadata.deletion_timestamp and new.status.phase not in FINAL:
                 self._errands.start(self.delete(new), f"deletion of {meta.key(new)}")

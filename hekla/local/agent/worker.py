@@ -68,8 +68,8 @@ class Worker:
         self.restored = False
         """An agent before this one had begun with the pod."""
         self.taken_up = time.time()
-        self.final = False
-        """Succeeded or Failed was reported: nothing runs, nothing starts."""
+        self.final = pod.status.phase in FINAL
+        """Succeeded or Failed was reported, perhaps by an agent that died before the object was deleted: nothing runs, nothing starts."""
         self.evicted = ""
         """Why the node ends the pod; empty while it does not."""
         self.machine_stops = False
