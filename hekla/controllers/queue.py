@@ -1,8 +1,8 @@
 """The queue controller: keeps the state of queues true, down the tree (reference: controllers 4).
 
-The state after an action is a table.  Closing a queue closes its children and says so on them; opening it opens those that it
-closed, and no others.  The level below is written as an annotation and a wish to the child's own key, so that every queue is
-changed by one look at that queue only.
+The state after an action is a table.  A queue whose parent is closed closes itself and says so in an annotation; when the parent opens,
+those that it closed open again, and no others.  A child follows what its parent's state has become, and nobody else writes on it: one
+look at a time changes a queue, in an order that the cache shows too (decision 0226).
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class QueueController(Controller):
         if parent is None:
             return
         if parent.status.state in SHUT and state not in SHUT:
-            await self._mark(queue, closed_by_parent=True)
+            await self._mark(queue, "true")
             self._orders.setdefault(queue.metadata.name, Action.CLOSE_QUEUE)
         elif parent.status.state == OPEN and state in SHUT and _closed_by_parent(queue):
             self._orders.setdefault(queue.metadata.name, Action.OPEN_QUEUE)
@@ -174,29 +174,18 @@ class QueueController(Controller):
             parent = self._parent(queue)
             if parent is not None and parent.metadata.name != names.ROOT_QUEUE and parent.status.state in SHUT:
                 raise ValueError(f"queue {queue.metadata.name} stays closed while its parent {parent.metadata.name} is")
-            await self._write_state(queue, next_state(queue.status.state, Action.OPEN_QUEUE, groups))
-        for child in self._children(queue):
-            if child.status.state in SHUT and _closed_by_parent(child):
-                self.command(child.metadata.name, Action.OPEN_QUEUE)
-        if queue.metadata.annotations.get(names.CLOSED_BY_PARENT) != "false":
-            await self._mark(queue, closed_by_parent=False)
+        # Written whatever the cache says: who asks has seen the server, which may be ahead of it.
+        await self._write_state(queue, next_state(queue.status.state, Action.OPEN_QUEUE, groups))
+        await self._mark(queue, "false")
 
     async def _close(self, queue: scheduling.Queue, groups: int) -> None:
-        if queue.status.state not in SHUT:
-            if queue.metadata.name == names.ROOT_QUEUE:
-                log.warning("the root queue cannot be closed; the command is ignored")
-                return
-            for child in self._children(queue):
-                if child.status.state not in SHUT:
-                    await self._mark(child, closed_by_parent=True)
-                    self.command(child.metadata.name, Action.CLOSE_QUEUE)
+        if queue.metadata.name == names.ROOT_QUEUE:
+            log.warning("the root queue cannot be closed; the command is ignored")
+            return
         state = next_state(queue.status.state, Action.CLOSE_QUEUE, groups)
+        await self._write_state(queue, state)
         if state != queue.status.state:
-            await self._write_state(queue, state)
             self._events.event(queue, "Normal", Action.CLOSE_QUEUE, "Close queue succeed")
-
-    def _children(self, queue: scheduling.Queue) -> list[scheduling.Queue]:
-        return self._caches.queues.by("parent", queue.metadata.name)
 
     async def _write_state(self, queue: scheduling.Queue, state: str) -> None:
         """The one field that is ours, so that the scheduler's part of the status stays untouched."""
@@ -208,10 +197,8 @@ class QueueController(Controller):
             field_manager=FIELD_MANAGER,
         )
 
-    async def _mark(self, queue: scheduling.Queue, *, closed_by_parent: bool) -> None:
-        text = "true" if closed_by_parent else "false"
-        if queue.metadata.annotations.get(names.CLOSED_BY_PARENT) != text:
-            await self._patch(queue, {"metadata": {"annotations": {names.CLOSED_BY_PARENT: text}}})
+    async def _mark(self, queue: scheduling.Queue, closed_by_parent: str) -> None:
+        await self._patch(queue, {"metadata": {"annotations": {names.CLOSED_BY_PARENT: closed_by_parent}}})
 
     async def _patch(self, queue: scheduling.Queue, patch: dict[str, Any]) -> scheduling.Queue:
         return await self._client.patch(scheduling.QUEUE, queue.metadata.name, patch)

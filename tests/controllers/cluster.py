@@ -278,13 +278,13 @@ async def controllers(server: ApiServerProcess, *flags: str, speak: type[Client]
 
 
 @contextlib.asynccontextmanager
-async def running(server: ApiServerProcess, *flags: str) -> AsyncIterator[Cluster]:
+async def running(server: ApiServerProcess, *flags: str, speak: type[Client] = Client) -> AsyncIterator[Cluster]:
     """A cluster over a server: kinds and queues installed, controllers and stand-ins running."""
     async with Client(load(str(server.internal_kubeconfig)), pool=32) as client:
         await install(client)
         cluster = Cluster(client)
         await cluster.start()
-        async with controllers(server, *flags):
+        async with controllers(server, *flags, speak=speak):
             try:
                 yield cluster
             finally:

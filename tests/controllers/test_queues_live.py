@@ -1,12 +1,15 @@
 """Queues against a real API server: opened, closed, down the tree and up again."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from hekla.api import names, scheduling
+from hekla.kube.client import Client
 from tests.apiserver_process import ApiServerProcess, shared_apiserver
 from tests.controllers.cluster import Cluster, running
 
@@ -68,6 +71,39 @@ async def test_children_follow_their_parent(cluster: Cluster) -> None:
     await cluster.until(
         lambda: cluster.queues.get("queue11").metadata.annotations[names.CLOSED_BY_PARENT] == "false"  # type: ignore[union-attr]
     )
+
+
+class Slow(Client):
+    """A server that takes its time to note something on an object."""
+
+    async def patch(self, kind: Any, name: str, patch: Any, *where: Any, **how: Any) -> Any:
+        if "metadata" in patch:
+            await asyncio.sleep(0.3)
+        return await super().patch(kind, name, patch, *where, **how)
+
+
+async def test_a_child_does_not_open_again_while_its_parent_closes(shared_apiserver: ApiServerProcess) -> None:
+    """What a parent closes is closed after it: before, a child would find a parent that is open, and itself closed by it."""
+    async with running(shared_apiserver, speak=Slow) as cluster:
+        seen: dict[str, list[str]] = {}
+
+        def note(old: scheduling.Queue | None, new: scheduling.Queue | None) -> None:
+            if new is not None and new.status.state and (old is None or old.status.state != new.status.state):
+                seen.setdefault(new.metadata.name, []).append(new.status.state)
+
+        family = ("above", "left", "middle", "right")
+        for name in family:
+            await cluster.queue(name, parent="root" if name == "above" else "above")
+        for name in family:
+            await state(cluster, name, "Open")
+        cluster.queues.on_change(note)
+        parent = cluster.queues.get("above")
+        assert parent is not None
+        for action, wanted in (("CloseQueue", "Closed"), ("OpenQueue", "Open")):
+            await cluster.command(action, parent)
+            for name in family:
+                await state(cluster, name, wanted)
+        assert {name: seen[name] for name in family} == {name: ["Open", "Closed", "Open"] for name in family}
 
 
 @pytest.mark.scenario("controllers", 90)
