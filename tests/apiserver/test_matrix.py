@@ -157,7 +157,11 @@ def test_status_is_apart(http: Http, kind: Kind) -> None:
 
 STATUS: dict[str, dict[str, Any]] = {
     "ResourceQuota": {"used": {"count/nothings.matrix.example.com": "0"}},
-    "Service": {"loadBalancer": {"ingress": [{"ip": "203.0.113.1"}]}},
+    "Service": {
+        "conditions": [
+            {"type": "Seen", "status": "True", "reason": "r", "message": "it was seen", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        ]
+    },
     "Ingress": {"loadBalancer": {"ingress": [{"ip": "203.0.113.1"}]}},
     "VolumeAttachment": {"attached": True},
     "ReplicationController": {"observedGeneration": 1},

@@ -130,9 +130,19 @@ class Application:
             raise conflicting(conflicts) from None
         except merging.Unmergeable as error:
             raise Refusal(500, f"failed to merge config: {error}", reason="", details=None) from None
+        if "name" in (self.configuration.get("metadata") or {}):
+            self._check_name()
         if self.scale and at(new, kind.scale.spec_replicas) is None:
             put_at(new, kind.scale.spec_replicas, at(old, kind.scale.spec_replicas) or 0)
         return read_again(self.call, kind, new), shares
+
+    def _check_name(self) -> None:
+        """Refuses a configuration of another object than the one that it was sent to."""
+        name, wanted = (self.configuration.get("metadata") or {}).get("name"), self.call.route.name
+        if not name:
+            raise bad_request(f"the name of the object ({wanted} based on URL) was undeterminable: name must be provided")
+        if name != wanted:
+            raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({wanted})")
 
     async def _create(self) -> Response:
         call, route, kind = self.call, self.call.route, self.kind
@@ -140,10 +150,7 @@ class Application:
         if metadata.get("uid"):
             why = f"uid mismatch: the provided object specified uid {metadata['uid']}, and no existing object was found"
             raise conflict(kind, route.name, why)
-        if not metadata.get("name"):
-            raise bad_request(f"the name of the object ({route.name} based on URL) was undeterminable: name must be provided")
-        if metadata["name"] != route.name:
-            raise bad_request(f"the name of the object ({metadata['name']}) does not match the name on the URL ({route.name})")
+        self._check_name()
         tree, shares = self.merge({"metadata": {}}, (None, b""))
         tree["metadata"].pop("resourceVersion", None)
         row, tree = await self.writer.add(call, call.resource, route.namespace, tree, claimed=shares)

@@ -325,6 +325,8 @@ def signature(node: Node, tree: Json, found: list[Any], values: list[str], witho
     fields = node.fields
     if fields is None:
         fields = node.open()
+    if node.empty:
+        found.append(tuple([not tree.get(name) for name in node.empty]))
     element, deep = node.element, node.deep
     if element is None or element.kind is LEAF:
         if not deep:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.kubernetes.exchange import Script
 from tests.kubernetes.samples import SAMPLES
-from tests.kubernetes.scripts import access, definitions, kinds, lists, objects, pods, protocol, writing
+from tests.kubernetes.scripts import access, definitions, kinds, lists, objects, oddities, pods, protocol, writing
 
 
 def scripts() -> list[Script]:
@@ -37,6 +37,7 @@ def scripts() -> list[Script]:
         "quotas": objects.quotas(),
         "webhooks": objects.webhooks(),
         "apply": writing.applying(),
+        "oddities": oddities.oddities(),
     }
     found = [Script(name, tuple(steps)) for name, steps in stories.items()]
     return [*found, *(Script(f"life of {sample.plural}", tuple(kinds.life(sample))) for sample in SAMPLES)]

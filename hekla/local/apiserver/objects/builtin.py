@@ -80,7 +80,7 @@ TABLE: dict[tuple[str, str], tuple[_Row, ...]] = {
         _Row("ComponentStatus", "componentstatuses", "cs", "C", verbs=("get", "list")),
         _Row("ConfigMap", "configmaps", "cm"),
         _Row("Endpoints", "endpoints", "ep", "u"),
-        _Row("Event", "events", "ev", "u", selectable=_EVENT),
+        _Row("Event", "events", "ev", "u", selectable=_EVENT, name_rule=names.path_segment),
         _Row("LimitRange", "limitranges", "limits", "u"),
         _Row(
             "Namespace",
@@ -133,7 +133,7 @@ TABLE: dict[tuple[str, str], tuple[_Row, ...]] = {
         _Row("DaemonSet", "daemonsets", "ds", "g", "all", _STATUS),
         _Row("Deployment", "deployments", "deploy", "g", "all", _SCALED),
         _Row("ReplicaSet", "replicasets", "rs", "g", "all", _SCALED, selectable="status.replicas"),
-        _Row("StatefulSet", "statefulsets", "sts", "g", "all", _SCALED),
+        _Row("StatefulSet", "statefulsets", "sts", "g", "all", _SCALED, name_rule=names.dns_label),
     ),
     ("batch", "v1"): (
         _Row("CronJob", "cronjobs", "cj", "g", "all", _STATUS),
@@ -151,7 +151,9 @@ TABLE: dict[tuple[str, str], tuple[_Row, ...]] = {
             storage=("autoscaling", "horizontalpodautoscalers"),
         ),
     ),
-    ("policy", "v1"): (_Row("PodDisruptionBudget", "poddisruptionbudgets", "pdb", "gv", subresources=_STATUS),),
+    ("policy", "v1"): (
+        _Row("PodDisruptionBudget", "poddisruptionbudgets", "pdb", "gv", subresources=_STATUS, name_rule=names.path_segment),
+    ),
     ("coordination.k8s.io", "v1"): (_Row("Lease", "leases", "", "uv"),),
     ("events.k8s.io", "v1"): (_Row("Event", "events", "ev", "u", storage=("", "events"), selectable=_NEW_EVENT),),
     ("discovery.k8s.io", "v1"): (_Row("EndpointSlice", "endpointslices", "", "g"),),

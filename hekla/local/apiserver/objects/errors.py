@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from hekla.local.apiserver.kind import FieldError
-from hekla.local.apiserver.objects.gowords import quoted
+from hekla.local.apiserver.objects.gowords import marshalled, quoted
 
 
 class BadBody(Exception):
@@ -42,9 +42,11 @@ def invalid(path: str, value: Any, detail: str) -> FieldError:
     return FieldError(path, "FieldValueInvalid", text)
 
 
-def not_supported(path: str, value: Any, allowed: Iterable[str]) -> FieldError:
+def not_supported(path: str, value: Any, allowed: Iterable[str], *, plain: bool = False) -> FieldError:
+    """The value of an enumeration; `plain` where Kubernetes' type is a text and not a name for one, which it prints in another way."""
     names = ", ".join(shown(name) for name in allowed)
-    return FieldError(path, "FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {names}")
+    text = marshalled(value) if isinstance(value, str) and not plain else shown(value)
+    return FieldError(path, "FieldValueNotSupported", f"Unsupported value: {text}: supported values: {names}")
 
 
 def duplicate(path: str, value: Any) -> FieldError:

@@ -5,6 +5,7 @@ Users search for these messages and clients compare them, so they are the same t
 
 from __future__ import annotations
 
+import json
 import string
 from typing import Any
 
@@ -25,6 +26,14 @@ def _escaped(sign: str) -> str:
         return sign
     code = ord(sign)
     return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+_JSON_SIGNS = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+
+
+def marshalled(text: str) -> str:
+    """A text as Go's JSON has it: what HTML could take for its own is escaped."""
+    return json.dumps(text, ensure_ascii=False).translate(_JSON_SIGNS)
 
 
 def printed(value: Any) -> str:

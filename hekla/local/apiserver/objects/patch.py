@@ -177,7 +177,7 @@ def apply_merge(tree: Any, patch: Any) -> Any:
 
 def _merge(tree: Any, patch: Any) -> Any:
     if not isinstance(patch, dict):
-        return patch
+        return patch if isinstance(tree, dict) else without_null_members(patch)
     result = dict(tree) if isinstance(tree, dict) else {}
     for key, value in patch.items():
         if value is None:
@@ -185,6 +185,15 @@ def _merge(tree: Any, patch: Any) -> Any:
         else:
             result[key] = _merge(result.get(key), value)
     return result
+
+
+def without_null_members(value: Any) -> Any:
+    """What a patch brings anew: in what it says of an object null is absence, wherever that object stands."""
+    if isinstance(value, dict):
+        return {key: without_null_members(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [without_null_members(item) for item in value]
+    return value
 
 
 def _copy(tree: Any) -> Any:

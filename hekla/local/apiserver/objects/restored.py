@@ -6,6 +6,7 @@ was refused already.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from hekla.local.apiserver.objects import fields, typecheck
@@ -13,6 +14,7 @@ from hekla.local.apiserver.objects.errors import BadBody
 from hekla.local.apiserver.objects.gowords import kind_of
 
 Json = dict[str, Any]
+_INTO = re.compile(r"into Go struct field \S+ of type")
 NUMBERS = {"int32": "int32", "int64": "int64", "double": "float64"}
 
 
@@ -67,5 +69,5 @@ def _single(value: Any, field: fields.Field, owner: fields.Message) -> str | Non
     try:
         typecheck.single(value, field, owner)
     except BadBody as error:
-        return str(error)
+        return f"error decoding from json: {error}" if kind == "bytes" else _INTO.sub("into Go value of type", str(error))
     return None

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from hekla.local.apiserver.objects import fields
 from hekla.local.apiserver.objects.errors import BadBody, shown
-from hekla.local.apiserver.objects.topology import PLAIN, UNION, rules
+from hekla.local.apiserver.objects.topology import PLAIN, UNION, WHOLE, rules
 
 Json = dict[str, Any]
 
@@ -23,7 +23,7 @@ DELETE_SCALARS = "$deleteFromPrimitiveList/"
 
 class _Child(NamedTuple):
     key: str
-    """Merge key, UNION, or empty: replaced whole."""
+    """Merge key, UNION, WHOLE for an object that is replaced, or empty: a list that is, an object that is merged."""
     message: fields.Message | None
     """The fields below; None for scalars, maps of scalars and free-form trees."""
     is_map: bool
@@ -37,7 +37,7 @@ def _children(section: str, name: str) -> dict[str, _Child]:
     ruled = rules(described.section, described.name)
     return {
         field.name: _Child(
-            ruled.get(field.name, PLAIN).patch if field.many == "list" else "",
+            patch if (patch := ruled.get(field.name, PLAIN).patch) == WHOLE or field.many == "list" else "",
             fields.message(owner.section, field.type),
             field.many == "map",
         )
@@ -75,7 +75,7 @@ def _object(tree: Json, patch: Json, described: fields.Message | None) -> Json:
         if value is None:
             result.pop(key, None)
         else:
-            result[key] = _value(result.get(key), value, children.get(key))
+            _set(result, key, value, children.get(key))
     for key, value in patch.items():
         if key.startswith(ORDER):
             _check_order(patch.get(key[len(ORDER) :]), value, children.get(key[len(ORDER) :]))
@@ -97,6 +97,30 @@ def _check_order(items: Any, order: Any, child: _Child | None) -> None:
         if name not in wanted[place:]:
             raise BadBody(f"The order in patch list:\n{shown(items)}\n doesn't match $setElementOrder list:\n{shown(order)}\n")
         place = wanted.index(name, place)
+
+
+def _set(result: Json, key: str, value: Any, child: _Child | None) -> None:
+    """A patch's value in its place: merged with one of its sort that is there, else taken as it stands."""
+    before = result.get(key)
+    if type(before) is type(value) and isinstance(value, dict | list):
+        result[key] = value if child is not None and child.key == WHOLE else _value(before, value, child)
+    elif _is_directive(value):
+        result.pop(key, None)
+    else:
+        result[key] = _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    """What a patch brings anew, without what it says about merging and without nulls."""
+    if isinstance(value, dict):
+        return {
+            key: _plain(item)
+            for key, item in value.items()
+            if item is not None and not _is_directive(item) and not key.startswith((RETAIN, ORDER, DELETE_SCALARS))
+        }
+    if isinstance(value, list):
+        return [_plain(item) for item in value if not _is_directive(item)]
+    return value
 
 
 def _value(old: Any, new: Any, child: _Child | None) -> Any:
@@ -121,8 +145,7 @@ def _map_of_objects(old: Json, new: Json, below: fields.Message) -> Json:
             result.pop(key, None)
         else:
             before = result.get(key)
-            is_object = isinstance(value, dict)
-            result[key] = _object(before if isinstance(before, dict) else {}, value, below) if is_object else value
+            result[key] = _object(before, value, below) if isinstance(value, dict) and isinstance(before, dict) else _plain(value)
     return result
 
 

@@ -14,7 +14,21 @@ from hekla.local.apiserver.fresh import now
 from hekla.local.apiserver.kind import FieldError, Parts, nothing
 from hekla.local.apiserver.objects.defaults import DEFAULTS
 from hekla.local.apiserver.objects.defaults.pod import first_status
-from hekla.local.apiserver.objects.validation import core, definitions, others, pod, policies, registered, workloads
+from hekla.local.apiserver.objects.validation import (
+    core,
+    definitions,
+    devices,
+    jobs,
+    networking,
+    others,
+    pod,
+    policies,
+    registered,
+    scaling,
+    services,
+    storage,
+    workloads,
+)
 from hekla.local.apiserver.objects.validation.metadata import metadata
 from hekla.local.apiserver.objects.zeros import ZEROS
 
@@ -26,7 +40,13 @@ CREATE: dict[tuple[str, str], Check] = {
     ("", "Pod"): pod.create,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): definitions.create,
     **workloads.CREATE,
+    **jobs.CREATE,
     **core.CREATE,
+    **storage.CREATE,
+    **services.CREATE,
+    **networking.CREATE,
+    **scaling.CREATE,
+    **devices.CREATE,
     **others.CREATE,
     **policies.CREATE,
     **registered.CREATE,
@@ -35,7 +55,12 @@ UPDATE: dict[tuple[str, str], CheckUpdate] = {
     ("", "Pod"): pod.update,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): definitions.update,
     **workloads.UPDATE,
+    **jobs.UPDATE,
     **core.UPDATE,
+    **storage.UPDATE,
+    **services.UPDATE,
+    **networking.UPDATE,
+    **devices.UPDATE,
     **others.UPDATE,
     **policies.UPDATE,
     **registered.UPDATE,
@@ -44,7 +69,14 @@ STATUS: dict[tuple[str, str], CheckUpdate] = {
     ("", "Namespace"): core.namespace_status,
     ("", "Pod"): pod.status,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): lambda new, old: metadata(new, bare_finalizers=True),
-    ("resource.k8s.io", "ResourceClaim"): others.resource_claim_status,
+    **workloads.STATUS,
+    **jobs.STATUS,
+    **core.STATUS,
+    **storage.STATUS,
+    **services.STATUS,
+    **networking.STATUS,
+    **scaling.STATUS,
+    **devices.STATUS,
     **registered.STATUS,
 }
 
@@ -244,6 +276,8 @@ def _update_service(new: Json, old: Json) -> None:
         for name in _ADDRESSES:
             if not spec.get(name) and before.get(name):
                 spec[name] = before[name]
+    if spec.get("clusterIP") != before.get("clusterIP") and spec.get("clusterIPs") == before.get("clusterIPs"):
+        spec["clusterIPs"] = [spec["clusterIP"]] if spec.get("clusterIP") else []  # who names one address means that one
     _give_back(spec, before)
     if spec.get("type") in ("NodePort", "LoadBalancer"):
         known = {(port.get("protocol"), port.get("port")): port.get("nodePort") for port in before.get("ports") or ()}

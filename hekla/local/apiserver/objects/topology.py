@@ -77,7 +77,7 @@ def rules(section: str, name: str) -> dict[str, Rule]:
 class Node:
     """One place in a kind's objects.  `fields` and `always` are known after `open`."""
 
-    __slots__ = ("_open", "always", "deep", "default", "element", "fields", "inside", "keys", "kind", "mark", "scalar")
+    __slots__ = ("_open", "always", "deep", "default", "element", "empty", "fields", "inside", "keys", "kind", "mark", "scalar")
 
     def __init__(
         self,
@@ -105,6 +105,8 @@ class Node:
         self.fields: dict[str, Node] | None = None
         """Of a MAP, after `open`; those that a schema declares."""
         self.always: tuple[tuple[str, Any], ...] = ()
+        self.empty: tuple[str, ...] = ()
+        """Of `always` those that are owned whole and may be empty objects, which nobody owns."""
         """Fields that are never absent, with the value that they have when they are not written."""
         self.mark = kind == KEYED and keys in (("ip",), ("uid",))
         """Its elements' keys differ from object to object, so field sets keep a mark in their place."""
@@ -157,6 +159,7 @@ def of_message(section: str, name: str) -> Node:
         node.always = tuple(
             (field.name, _zero(field, owner)) for field, owner in fields.flat(described) if ruled.get(field.name, PLAIN).always
         )
+        node.empty = tuple(name for name, zero in node.always if zero == {} and found[name].kind is LEAF)
         return found
 
     node._open = open_message

@@ -7,7 +7,7 @@ of the body: unknown fields dropped, the last of a repeated key, nulls and meani
 from __future__ import annotations
 
 import re
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import cache
@@ -26,11 +26,24 @@ _GO = {"bytes": "[]uint8", "double": "float64", "bool": "bool", "string": "strin
 _DATE_TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)").fullmatch
 
 
+class Mismatch(BadBody):
+    """A value of the wrong type.  The walk goes on after it, and what cannot be read at all (a quantity, a date) is told in its place."""
+
+
 class Findings:
-    """What the walk met that is not wrong enough to refuse in every mode."""
+    """What the walk met: what is not wrong enough to refuse in every mode, and the first value of the wrong type."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []
+        self._first: Mismatch | None = None
+
+    def mismatch(self, error: Mismatch) -> None:
+        self._first = self._first or error
+
+    def settle(self) -> None:
+        """Raises what was wrong, if anything."""
+        if self._first is not None:
+            raise self._first
 
     def unknown(self, path: str) -> None:
         self._texts.append(f'unknown field "{path}"')
@@ -45,16 +58,20 @@ class Findings:
 def check(tree: Any, described: fields.Message, found: Findings) -> dict[str, Any]:
     """The tree as the table allows it.  `tree` holds objects as Pairs or dictionaries.  Raises BadBody."""
     try:
-        return _object(tree, described, "", "", described.name, found)
+        result = _object(tree, described, "", "", described.name, found)
     except RecursionError:
         raise BadBody("exceeded max depth") from None
+    found.settle()
+    return result
 
 
 def check_metadata(meta: Any, found: Findings) -> dict[str, Any]:
     """An object's metadata alone, as custom kinds need it.  Raises BadBody."""
     described = fields.message("meta.v1", "ObjectMeta")
     assert described is not None
-    return _object(meta, described, "metadata", "metadata", "ObjectMeta", found)
+    result = _object(meta, described, "metadata", "metadata", "ObjectMeta", found)
+    found.settle()
+    return result
 
 
 def _object(value: Any, described: fields.Message, path: str, names: str, owner: str, found: Findings) -> dict[str, Any]:
@@ -74,7 +91,11 @@ def _object(value: Any, described: fields.Message, path: str, names: str, owner:
             found.duplicate(where)
             result.pop(key, None)
         seen.add(key)
-        made = _field(item, entry, where, ".".join(part for part in (names, entry.chain, key) if part), found)
+        try:
+            made = _field(item, entry, where, ".".join(part for part in (names, entry.chain, key) if part), found)
+        except Mismatch as error:
+            found.mismatch(error)
+            continue
         if made is not None:
             result[key] = made
     return result
@@ -117,7 +138,7 @@ def _field(value: Any, entry: Entry, path: str, names: str, found: Findings) -> 
         if not isinstance(value, list) or isinstance(value, Pairs):
             raise _mismatch(value, entry.outer, names, "[]" + _go_type(field, owner))
         items = [
-            _empty(field, owner) if item is None else _single(item, entry, f"{path}[{position}]", names, found)
+            _empty(field, owner) if item is None else _item(item, entry, f"{path}[{position}]", names, found)
             for position, item in enumerate(value)
         ]
         return items or None
@@ -130,12 +151,21 @@ def _field(value: Any, entry: Entry, path: str, names: str, found: Findings) -> 
             where = f"{path}.{key}"
             if key in entries:
                 found.duplicate(where)
-            entries[key] = _empty(field, owner) if item is None else _single(item, entry, where, names, found)
+            entries[key] = _empty(field, owner) if item is None else _item(item, entry, where, names, found)
         return entries or None
     made = _single(value, entry, path, names, found)
     if made in ("", 0, False) and not isinstance(made, dict) and not field.pointer and field.type in fields.SCALARS:
         return None
     return made
+
+
+def _item(value: Any, entry: Entry, path: str, names: str, found: Findings) -> Any:
+    """A value inside a list or map; one of the wrong type does not end the look at the others."""
+    try:
+        return _single(value, entry, path, names, found)
+    except Mismatch as error:
+        found.mismatch(error)
+        return None
 
 
 def _empty(field: fields.Field, owner: fields.Message) -> Any:
@@ -170,16 +200,22 @@ def _single(value: Any, entry: Entry, path: str, names: str, found: Findings) ->
     if kind == "bytes":
         return _base64(value, outer, names)
     if kind in SPECIAL:
-        return SPECIAL[kind](value, path, found)
+        try:
+            return SPECIAL[kind](value, path, found)
+        except BadBody as error:
+            raise BadBody(str(error).replace("into Go value of type", f"into Go struct field {outer}.{names} of type")) from None
     inner = fields.message(owner.section, kind)
     if inner is None:
         return documents.plain(value)
-    return _object(value, inner, path, names, owner.name, found)
+    return _object(value, inner, path, names, outer, found)
 
 
 def single(value: Any, field: fields.Field, owner: fields.Message) -> Any:
     """One value alone.  Raises BadBody."""
-    return _single(value, Entry(field, owner, owner.name), "", field.name, Findings())
+    found = Findings()
+    made = _single(value, Entry(field, owner, owner.name), "", field.name, found)
+    found.settle()
+    return made
 
 
 @cache
@@ -203,6 +239,8 @@ def go_text_type(owner: fields.Message, name: str) -> str:
 
 
 def _base64(value: Any, owner: str, names: str) -> str:
+    if isinstance(value, list) and not isinstance(value, Pairs):
+        return _octets(value, owner, names)
     if not isinstance(value, str):
         raise _mismatch(value, owner, names, "[]uint8")
     text = value.replace("\n", "").replace("\r", "")
@@ -210,8 +248,16 @@ def _base64(value: Any, owner: str, names: str) -> str:
         b64decode(text.encode("ascii"), validate=True)
     except ValueError:
         good = len(value) - len(value.lstrip(_BASE64))
-        raise BadBody(f"illegal base64 data at input byte {good // 4 * 4 if good == len(value) else good}") from None
+        raise Mismatch(f"illegal base64 data at input byte {good // 4 * 4 if good == len(value) else good}") from None
     return text
+
+
+def _octets(values: list[Any], owner: str, names: str) -> str:
+    """Bytes that were written as a list of numbers."""
+    for value in values:
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 256):
+            raise _mismatch(value, owner, names, "uint8")
+    return b64encode(bytes(value or 0 for value in values)).decode()
 
 
 def _time(value: Any, _path: str, _found: Findings) -> str:
@@ -246,7 +292,7 @@ def _int_or_string(value: Any, _path: str, _found: Findings) -> int | str:
     if isinstance(value, str):
         return value
     if isinstance(value, bool) or not isinstance(value, int) or not -(2**31) <= value < 2**31:
-        raise BadBody(f"json: cannot unmarshal {type_name(value)} into Go value of type int32")
+        raise BadBody(f"json: cannot unmarshal {_literal(value)} into Go value of type int32")
     return value
 
 
@@ -331,9 +377,13 @@ def type_name(value: Any) -> str:
     return "number"
 
 
-def _mismatch(value: Any, owner: str, names: str, wanted: str) -> BadBody:
+def _literal(value: Any) -> str:
+    """The type of a value; of a number also which it is."""
     what = type_name(value)
-    if what == "number" and wanted in _INT_LIMITS:
-        what = f"number {value}"
+    return f"number {value}" if what == "number" else what
+
+
+def _mismatch(value: Any, owner: str, names: str, wanted: str) -> Mismatch:
+    what = _literal(value) if wanted in _INT_LIMITS or wanted == "uint8" else type_name(value)
     target = f"Go struct field {owner}.{names}" if names else "Go value"
-    return BadBody(f"json: cannot unmarshal {what} into {target} of type {wanted}")
+    return Mismatch(f"json: cannot unmarshal {what} into {target} of type {wanted}")

@@ -49,6 +49,15 @@ def _value(tree: Json) -> None:
     tree.setdefault("value", 0)
 
 
+def _revision(tree: Json) -> None:
+    tree.setdefault("revision", 0)
+
+
+def _service_name(tree: Json) -> None:
+    if "spec" in tree:  # which a write of the status leaves alone
+        tree["spec"].setdefault("serviceName", "")
+
+
 def _pods(tree: Json) -> None:
     tree.setdefault("spec", {}).setdefault("podSelector", {})
 
@@ -68,5 +77,7 @@ ZEROS: dict[tuple[str, str], Callable[[Json], None]] = {
     ("storage.k8s.io", "CSINode"): _drivers,
     ("autoscaling", "HorizontalPodAutoscaler"): _metrics,
     ("scheduling.k8s.io", "PriorityClass"): _value,
+    ("apps", "ControllerRevision"): _revision,
+    ("apps", "StatefulSet"): _service_name,
     ("networking.k8s.io", "NetworkPolicy"): _pods,
 }

@@ -64,7 +64,10 @@ def _service(tree: Json) -> None:
             spec["externalTrafficPolicy"] = "Cluster"
         if spec["type"] == "LoadBalancer":
             fill(spec, allocateLoadBalancerNodePorts=True)
-    tree.setdefault("status", {}).setdefault("loadBalancer", {})
+    balancer = tree.setdefault("status", {}).setdefault("loadBalancer", {})
+    for entry in balancer.get("ingress") or () if spec["type"] == "LoadBalancer" else ():
+        if entry.get("ip"):
+            fill(entry, ipMode="VIP")
 
 
 def _endpoints(tree: Json) -> None:

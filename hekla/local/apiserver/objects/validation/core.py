@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import ipaddress
 from base64 import b64decode
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from hekla.local.apiserver.objects import documents, names
 from hekla.local.apiserver.objects.amounts import amount
-from hekla.local.apiserver.objects.errors import BadBody, duplicate, forbidden, invalid, not_supported, required, too_long
+from hekla.local.apiserver.objects.errors import BadBody, duplicate, forbidden, invalid, required, too_long
 from hekla.local.apiserver.objects.typecheck import type_name
-from hekla.local.apiserver.objects.validation.metadata import Errors, immutable, label_key, labels, metadata, one_of, selector
-from hekla.local.apiserver.objects.validation.placement import node_selector, taints
+from hekla.local.apiserver.objects.validation import addresses
+from hekla.local.apiserver.objects.validation.metadata import Errors, immutable, label_key, metadata
+from hekla.local.apiserver.objects.validation.placement import taints
 from hekla.local.apiserver.objects.validation.resources import amounts
 
 Json = dict[str, Any]
@@ -127,251 +127,123 @@ def node(tree: Json) -> Errors:
     status = tree.get("status") or {}
     for name in ("capacity", "allocatable"):
         amounts(status.get(name), f"status.{name}", found, "{}.{}")
+    ranges = (tree.get("spec") or {}).get("podCIDRs") or ()
+    read = [addresses.network(text, f"spec.podCIDRs[{position}]", found) for position, text in enumerate(ranges)]
+    if len(ranges) > 1 and (len(ranges) > 2 or len({given.version for given in read if given is not None}) < 2):
+        found.append(invalid("spec.podCIDRs", list(ranges), "may specify no more than one CIDR for each IP family"))
     return found
 
 
 def node_update(new: Json, old: Json) -> Errors:
     found = node(new)
     spec, before = new.get("spec") or {}, old.get("spec") or {}
-    if before.get("podCIDR") and spec.get("podCIDR") != before["podCIDR"]:
-        found.append(forbidden("spec.podCIDRs", 'node updates may not change podCIDR except from "" to valid'))
+    seen: list[Json] = []
+    for position, address in enumerate((new.get("status") or {}).get("addresses") or ()):
+        if address in seen:
+            found.append(duplicate(f"status.addresses[{position}]", address))
+        seen.append(address)
+    ranges, previous = spec.get("podCIDRs") or [], before.get("podCIDRs") or []
+    rule = 'node updates may not change podCIDR except from "" to valid'
+    if previous and len(ranges) != len(previous):
+        found.append(forbidden("spec.podCIDRs", rule))
+    elif previous:
+        found += [forbidden("spec.podCIDRs", rule) for ours, theirs in zip(ranges, previous, strict=True) if ours != theirs]
     if before.get("providerID") and spec.get("providerID") != before["providerID"]:
         found.append(forbidden("spec.providerID", 'node updates may not change providerID except from "" to valid'))
-    return found
-
-
-# --- Service -------------------------------------------------------------------------------------------------------------
-
-
-def service(tree: Json) -> Errors:
-    found = metadata(tree)
-    spec = tree.get("spec") or {}
-    kind = spec.get("type")
-    types = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
-    one_of(kind, types, "spec.type", found, needed=True)
-    headless = spec.get("clusterIP") == "None"
-    if not spec.get("ports") and not headless and kind != "ExternalName":
-        found.append(required("spec.ports"))
-    if kind == "ExternalName":
-        name = spec.get("externalName") or ""
-        if not name:
-            found.append(required("spec.externalName"))
-        else:
-            found += [invalid("spec.externalName", name, reason) for reason in names.dns_subdomain(name.rstrip(".").lower())]
-    if headless and kind in ("NodePort", "LoadBalancer"):
-        found.append(invalid("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services"))
-    _service_ports(spec, found)
-    labels(spec.get("selector"), "spec.selector", found)
-    one_of(spec.get("sessionAffinity"), ("ClientIP", "None"), "spec.sessionAffinity", found, needed=True)
-    _traffic_policy(spec, found)
-    for position, address in enumerate(spec.get("clusterIPs") or ()):
-        if address != "None" and not _is_address(address):
-            found.append(invalid(f"spec.clusterIPs[{position}]", address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"))
-    for position, address in enumerate(spec.get("externalIPs") or ()):
-        if not _is_address(address):
-            where = f"spec.externalIPs[{position}]"
-            found.append(invalid(where, address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"))
-    return found
-
-
-def _traffic_policy(spec: Json, found: Errors) -> None:
-    policy, path = spec.get("externalTrafficPolicy") or "", "spec.externalTrafficPolicy"
-    if spec.get("type") in ("NodePort", "LoadBalancer") or (spec.get("type") == "ClusterIP" and spec.get("externalIPs")):
-        one_of(policy, ("Cluster", "Local"), path, found, needed=True)
-    elif policy:
-        found.append(invalid(path, policy, "may only be set for externally-accessible services"))
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _service_ports(spec: Json, found: Errors) -> None:
-    ports = spec.get("ports") or ()
-    seen_names: set[str] = set()
-    seen_ports: set[tuple[Any, Any]] = set()
-    for position, port in enumerate(ports):
-        where = f"spec.ports[{position}]"
-        name = port.get("name") or ""
-        if not name:
-            if len(ports) > 1:
-                found.append(required(f"{where}.name"))
-        else:
-            found += [invalid(f"{where}.name", name, reason) for reason in names.dns_label(name)]
-            if name in seen_names:
-                found.append(duplicate(f"{where}.name", name))
-            seen_names.add(name)
-        number = port.get("port") or 0
-        found += [invalid(f"{where}.port", number, reason) for reason in names.port_number(number)]
-        one_of(port.get("protocol"), ("SCTP", "TCP", "UDP"), f"{where}.protocol", found, needed=True)
-        target = port.get("targetPort")
-        reasons = names.port_name(target) if isinstance(target, str) else names.port_number(target or 0)
-        found += [invalid(f"{where}.targetPort", target, reason) for reason in reasons]
-        key = (port.get("protocol"), number)
-        if key in seen_ports:
-            found.append(duplicate(where, {"port": number, "protocol": port.get("protocol")}))
-        seen_ports.add(key)
-        if port.get("nodePort") and spec.get("type") == "ClusterIP":
-            found.append(forbidden(f"{where}.nodePort", "may not be used when `type` is 'ClusterIP'"))
-
-
-def service_update(new: Json, old: Json) -> Errors:
-    found = service(new)
-    spec, before = new.get("spec") or {}, old.get("spec") or {}
-    address, previous = spec.get("clusterIP") or "", before.get("clusterIP") or ""
-    if previous and address != previous and spec.get("type") != "ExternalName" and before.get("type") != "ExternalName":
-        found.append(invalid("spec.clusterIPs[0]", [address] if address else None, "may not change once set"))
     return found
 
 
 # --- Events --------------------------------------------------------------------------------------------------------------
 
 
+_LONGEST = {"reportingInstance": 128, "action": 128, "reason": 1024}
+
+
+def _told(tree: Json, about: str, controller: str, note: str, found: Errors) -> None:
+    """What every event must say; one with an eventTime more than that."""
+    namespace = (tree.get("metadata") or {}).get("namespace") or ""
+    place = (tree.get(about) or {}).get("namespace") or ""
+    dated = bool(tree.get("eventTime"))
+    free = ("", "default", "kube-system") if dated else ("", "default")
+    if (place and place != namespace and not dated) or (not place and namespace not in free):
+        found.append(invalid("involvedObject.namespace", place, "does not match event.namespace"))
+    if not dated:
+        return
+    value = tree.get(controller) or ""
+    if not value:
+        found.append(required(controller))
+    found += [invalid(controller, value, reason) for reason in names.qualified_name(value)]
+    for name, limit in _LONGEST.items():
+        text = tree.get(name) or ""
+        if not text:
+            found.append(required(name))
+        if len(text.encode()) > limit:
+            found.append(invalid(name, "", f"can have at most {limit} characters"))
+    if len((tree.get(note) or "").encode()) > 1024:
+        found.append(invalid("message", "", "can have at most 1024 characters"))
+
+
 def event(tree: Json) -> Errors:
     """Events of v1; new-style ones (with an eventTime) must say more."""
     found = metadata(tree)
-    namespace = (tree.get("metadata") or {}).get("namespace") or ""
-    about = (tree.get("involvedObject") or {}).get("namespace") or ""
-    if about != namespace and (about or namespace not in ("default", "kube-system", "")):
-        found.append(invalid("involvedObject.namespace", about, "does not match event.namespace"))
-    if tree.get("eventTime"):
-        _new_style(tree, "reportingComponent", found)
+    _told(tree, "involvedObject", "reportingComponent", "message", found)
     return found
 
 
-def _new_style(tree: Json, controller: str, found: Errors) -> None:
-    value = tree.get(controller) or ""
-    if not value:
-        found.append(required("reportingController"))
-    else:
-        found += [invalid("reportingController", value, reason) for reason in names.qualified_name(value)]
-    for name in ("reportingInstance", "action", "reason"):
-        text = tree.get(name) or ""
-        limit = 1024 if name == "reason" else 128
-        if not text:
-            found.append(required(name))
-        elif len(text) > limit:
-            found.append(invalid(name, "", f"can have at most {limit} characters"))
-    if tree.get("type") not in ("Normal", "Warning"):
-        found.append(invalid("type", "", "has invalid value: " + str(tree.get("type") or "")))
+def _series(tree: Json, found: Errors) -> None:
+    series = tree.get("series")
+    if series is None:
+        return
+    if (series.get("count") or 0) < 2:
+        found.append(invalid("series.count", "", "should be at least 2"))
+    if not series.get("lastObservedTime"):
+        found.append(required("series.lastObservedTime"))
+
+
+_OLD_FIELDS = (
+    ("deprecatedFirstTimestamp", "firstTimestamp"), ("deprecatedLastTimestamp", "lastTimestamp"), ("deprecatedCount", "count"),
+    ("deprecatedSource", "source"),
+)  # fmt: skip
 
 
 def new_event(tree: Json) -> Errors:
     """Events of events.k8s.io."""
     found = metadata(tree)
-    namespace = (tree.get("metadata") or {}).get("namespace") or ""
-    about = (tree.get("regarding") or {}).get("namespace") or ""
-    if about != namespace and (about or namespace not in ("default", "kube-system", "")):
-        found.append(invalid("regarding.namespace", about, "does not match event.namespace"))
+    _told(tree, "regarding", "reportingController", "note", found)
+    name = (tree.get("metadata") or {}).get("name") or ""
+    if name:
+        found += [invalid("metadata.name", name, reason) for reason in names.dns_subdomain(name)]
+    _series(tree, found)
     if not tree.get("eventTime"):
         found.append(required("eventTime"))
-    _new_style(tree, "reportingController", found)
+    if tree.get("type") not in ("Normal", "Warning"):
+        found.append(invalid("type", "", "has invalid value: " + str(tree.get("type") or "")))
+    for name, shown in _OLD_FIELDS:
+        if tree.get(name):
+            found.append(invalid(shown, "", "needs to be unset"))
     return found
 
 
-# --- Storage, quota ------------------------------------------------------------------------------------------------------
-
-_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
-
-
-def _access_modes(values: Any, path: str, found: Errors, detail: str = "") -> None:
-    if not values:
-        found.append(required(path, detail))
-    for mode in values or ():
-        if mode not in _MODES:
-            found.append(not_supported(path, mode, _MODES))
-
-
-def persistent_volume(tree: Json) -> Errors:
-    found = metadata(tree)
-    spec = tree.get("spec") or {}
-    _access_modes(spec.get("accessModes"), "spec.accessModes", found)
-    if not spec.get("capacity"):
-        found += [required("spec.capacity"), not_supported("spec.capacity", None, ("storage",))]
-    elif "storage" not in spec["capacity"] or len(spec["capacity"]) > 1:
-        found.append(not_supported("spec.capacity", list(spec["capacity"]), ("storage",)))
-    else:
-        amounts(spec["capacity"], "spec.capacity", found)
-    policies = ("Delete", "Recycle", "Retain")
-    one_of(spec.get("persistentVolumeReclaimPolicy"), policies, "spec.persistentVolumeReclaimPolicy", found)
-    sources = [name for name in _VOLUME_SOURCES if spec.get(name) is not None]
-    if not sources:
-        found.append(required("spec", "must specify a volume type"))
-    if spec.get("hostPath") is not None and not spec["hostPath"].get("path"):
-        found.append(required("spec.hostPath.path"))
-    for name in sources[1:]:
-        found.append(forbidden(f"spec.{name}", "may not specify more than 1 volume type"))
-    if spec.get("nodeAffinity"):
-        required_terms = spec["nodeAffinity"].get("required")
-        if required_terms is None:
-            found.append(required("spec.nodeAffinity.required", "must specify required node constraints"))
-        else:
-            node_selector(required_terms, "spec.nodeAffinity.required", found)
+def new_event_update(new: Json, old: Json) -> Errors:
+    """Of an event only its series goes on."""
+    found = metadata(new)
+    _told(new, "regarding", "reportingController", "note", found)
+    if new.get("series") != old.get("series"):
+        _series(new, found)
+    fixed = (
+        ("regarding", "involvedObject"), ("reason", "reason"), ("note", "message"), ("deprecatedSource", "source"),
+        ("deprecatedFirstTimestamp", "firstTimestamp"), ("deprecatedLastTimestamp", "lastTimestamp"), ("deprecatedCount", "count"),
+        ("type", "type"), ("eventTime", "eventTime"), ("action", "action"), ("related", "related"),
+        ("reportingController", "reportingController"), ("reportingInstance", "reportingInstance"),
+    )  # fmt: skip
+    for name, shown in fixed:
+        value, before = new.get(name) or None, old.get(name) or None
+        if value != before:
+            immutable("" if value is None and isinstance(before, str) else value, before, shown, found)
     return found
 
 
-_VOLUME_SOURCES = (
-    "gcePersistentDisk", "awsElasticBlockStore", "hostPath", "glusterfs", "nfs", "rbd", "iscsi", "cinder", "cephfs", "fc",
-    "flocker", "flexVolume", "azureFile", "vsphereVolume", "quobyte", "azureDisk", "photonPersistentDisk", "portworxVolume",
-    "scaleIO", "local", "storageos", "csi",
-)  # fmt: skip
-
-
-def persistent_volume_update(new: Json, old: Json) -> Errors:
-    found = persistent_volume(new)
-    spec, before = new.get("spec") or {}, old.get("spec") or {}
-    if {k: v for k, v in spec.items() if k in _VOLUME_SOURCES} != {k: v for k, v in before.items() if k in _VOLUME_SOURCES}:
-        found.append(forbidden("spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation"))
-    immutable(spec.get("volumeMode"), before.get("volumeMode"), "spec.volumeMode", found)
-    return found
-
-
-def persistent_volume_claim(tree: Json) -> Errors:
-    found = metadata(tree)
-    spec = tree.get("spec") or {}
-    _access_modes(spec.get("accessModes"), "spec.accessModes", found, "at least 1 access mode is required")
-    requests = (spec.get("resources") or {}).get("requests") or {}
-    if "storage" not in requests:
-        found.append(required("spec.resources[storage]"))
-    else:
-        value = amount(requests["storage"])
-        if value.nanos <= 0:
-            found.append(invalid("spec.resources[storage]", requests["storage"], "must be greater than zero"))
-    selector(spec.get("selector"), "spec.selector", found)
-    one_of(spec.get("volumeMode"), ("Block", "Filesystem"), "spec.volumeMode", found)
-    return found
-
-
-_CLAIM_RULE = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
-
-
-def persistent_volume_claim_update(new: Json, old: Json) -> Errors:
-    found = persistent_volume_claim(new)
-    spec, before = dict(new.get("spec") or {}), dict(old.get("spec") or {})
-    bound = (old.get("status") or {}).get("phase") == "Bound"
-    size = ((spec.pop("resources", None) or {}).get("requests") or {}).get("storage", "0")
-    previous = ((before.pop("resources", None) or {}).get("requests") or {}).get("storage", "0")
-    for either in (spec, before):
-        either.pop("volumeAttributesClassName", None)
-    if not before.get("volumeName"):
-        spec.pop("volumeName", None)
-        before.pop("volumeName", None)
-    if not before.get("storageClassName"):
-        spec.pop("storageClassName", None)
-        before.pop("storageClassName", None)
-    if spec != before:
-        found.append(forbidden("spec", _CLAIM_RULE))
-    if size != previous:
-        if amount(size) < amount(previous):
-            found.append(forbidden("spec.resources.requests.storage", "field can not be less than status.capacity"))
-        elif not bound:
-            found.append(forbidden("spec", _CLAIM_RULE))
-    return found
-
+# --- quotas and limits ---------------------------------------------------------------------------------------------------
 
 _WHOLE = frozenset(
     {
@@ -399,30 +271,86 @@ _SCOPED: dict[str, Collection[str]] = {
 def resource_quota(tree: Json) -> Errors:
     found = metadata(tree)
     spec = tree.get("spec") or {}
-    amounts(spec.get("hard"), "spec.hard", found)
-    for resource, text in (spec.get("hard") or {}).items():
-        path = f"spec.hard[{resource}]"
-        if "/" not in resource and not (resource in _QUOTA_RESOURCES or resource.startswith(("hugepages-", "requests.hugepages-"))):
-            found.append(invalid(path, resource, "must be a standard resource type or fully qualified"))
-            found.append(invalid(path, resource, "must be a standard resource for quota"))
-        elif (resource in _WHOLE or resource.startswith("count/")) and amount(text).nanos % 10**9:
-            found.append(invalid(path, text, "must be an integer"))
+    _hard(spec.get("hard") or {}, "spec.hard", found)
     for scope in spec.get("scopes") or ():
         if scope not in _SCOPED:
             found.append(invalid("spec.scopes", spec["scopes"], "unsupported scope"))
         for resource in spec.get("hard") or {}:
             if resource in _QUOTA_RESOURCES and resource not in _SCOPED.get(scope, _QUOTA_RESOURCES):
                 found.append(invalid("spec.scopes", spec["scopes"], "unsupported scope applied to resource"))
-    for pair in ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"}):
+    for pair in _OPPOSITES:
         if pair <= set(spec.get("scopes") or ()):
             found.append(invalid("spec.scopes", spec["scopes"], "conflicting scopes"))
+    _scope_selector(spec, found)
+    return found
+
+
+def _hard(hard: Json, path: str, found: Errors) -> None:
+    """How much there may be, or is, of what."""
+    for resource, text in hard.items():
+        where = f"{path}[{resource}]"
+        reasons = label_key(resource)
+        found += [invalid(where, resource, reason) for reason in reasons]
+        known = resource in _QUOTA_RESOURCES or resource.startswith(("hugepages-", "requests.hugepages-"))
+        if "/" not in resource and not known:
+            if not reasons:
+                found.append(invalid(where, resource, "must be a standard resource type or fully qualified"))
+            found.append(invalid(where, resource, "must be a standard resource for quota"))
+        value = amount(text).nanos
+        if value < 0:
+            found.append(invalid(where, text, "must be greater than or equal to 0"))
+        if (resource in _WHOLE or resource.startswith("count/")) and value % 10**9:
+            found.append(invalid(where, text, "must be an integer"))
+
+
+_ALONE = ("Terminating", "NotTerminating", "BestEffort", "NotBestEffort", "CrossNamespacePodAffinity")
+
+
+def _scope_selector(spec: Json, found: Errors) -> None:
+    wanted = (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
+    path = "spec.scopeSelector.matchExpressions"
+    for term in wanted:
+        scope, operator, values = term.get("scopeName") or "", term.get("operator") or "", term.get("values") or ()
+        if scope not in _SCOPED:
+            found.append(invalid(f"{path}.scopeName", scope, "unsupported scope"))
+        for resource in sorted(spec.get("hard") or {}):
+            if resource in _QUOTA_RESOURCES and resource not in _SCOPED.get(scope, _QUOTA_RESOURCES):
+                found.append(invalid(path, spec["scopeSelector"], "unsupported scope applied to resource"))
+        if scope in _ALONE and operator != "Exists":
+            why = "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
+            why += "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
+            found.append(invalid(f"{path}.operator", operator, why))
+        if operator in ("In", "NotIn"):
+            if not values:
+                why = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
+                found.append(required(f"{path}.values", why))
+        elif operator in ("Exists", "DoesNotExist"):
+            if values:
+                why = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
+                found.append(invalid(f"{path}.values", list(values), why))
+        else:
+            found.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
+    named = {term.get("scopeName") for term in wanted}
+    for pair in _OPPOSITES:
+        if pair <= named:
+            found.append(invalid("spec.scopes", spec.get("scopes"), "conflicting scopes"))
+
+
+_OPPOSITES = ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"})
+
+
+def resource_quota_status(new: Json, old: Json) -> Errors:
+    found = metadata(new)
+    for name in ("hard", "used"):
+        _hard((new.get("status") or {}).get(name) or {}, f"status.{name}", found)
     return found
 
 
 def resource_quota_update(new: Json, old: Json) -> Errors:
     found = resource_quota(new)
     scopes, before = (new.get("spec") or {}).get("scopes") or [], (old.get("spec") or {}).get("scopes") or []
-    immutable(sorted(scopes), sorted(before), "spec.scopes", found)
+    if set(scopes) != set(before):
+        found.append(invalid("spec.scopes", scopes or None, "field is immutable"))
     return found
 
 
@@ -439,21 +367,44 @@ def limit_range(tree: Json) -> Errors:
         if kind in seen:
             found.append(duplicate(f"{path}.type", kind))
         seen.add(kind)
-        if kind == "Pod":
-            for name in ("default", "defaultRequest"):
+        for name in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
+            if kind == "Pod" and name in ("default", "defaultRequest"):
                 if item.get(name):
                     found.append(forbidden(f"{path}.{name}", "may not be specified when `type` is 'Pod'"))
-        for name in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
+                continue
+            bounded = any("storage" in (item.get(side) or {}) for side in ("min", "max"))
+            if name == "maxLimitRequestRatio" and kind == "PersistentVolumeClaim" and not bounded:
+                why = "either minimum or maximum storage value is required, but neither was provided"
+                found.append(required(f"{path}.limits", why))
             for resource in item.get(name) or {}:
-                where = f"{path}.{name}[{resource}]"
-                if "/" in resource or resource.startswith("hugepages-"):
-                    continue
-                if resource not in _LIMITED:
-                    found.append(invalid(where, resource, "must be a standard resource type or fully qualified"))
-                if kind in ("Container", "Pod") and resource not in ("cpu", "memory", "ephemeral-storage"):
-                    found.append(invalid(where, resource, "must be a standard resource for containers"))
+                _limited(resource, kind, f"{path}.{name}[{resource}]", found)
         _ordered(item, path, found)
+        _ratios(item, path, found)
     return found
+
+
+def _limited(resource: str, kind: str, path: str, found: Errors) -> None:
+    reasons = label_key(resource)
+    found += [invalid(path, resource, reason) for reason in reasons]
+    if "/" in resource or resource.startswith("hugepages-"):
+        return
+    if not reasons and resource not in _LIMITED:
+        found.append(invalid(path, resource, "must be a standard resource type or fully qualified"))
+    if kind in ("Container", "Pod") and resource not in ("cpu", "memory", "ephemeral-storage"):
+        found.append(invalid(path, resource, "must be a standard resource for containers"))
+
+
+def _ratios(item: Json, path: str, found: Errors) -> None:
+    """How much more than it asks for a container may use."""
+    for resource, text in (item.get("maxLimitRequestRatio") or {}).items():
+        where, ratio = f"{path}.maxLimitRequestRatio[{resource}]", amount(text).nanos
+        if ratio < 10**9:
+            found.append(invalid(where, text, f"ratio {text} is less than 1"))
+        low, high = ((item.get(side) or {}).get(resource) for side in ("min", "max"))
+        if low is not None and high is not None and amount(low).nanos:
+            widest = amount(high).nanos / amount(low).nanos
+            if ratio / 10**9 > widest:
+                found.append(invalid(where, text, f"ratio {text} is greater than max/min = {widest:f}"))
 
 
 _LIMITED = frozenset((
@@ -487,23 +438,6 @@ def _ordered(item: Json, path: str, found: Errors) -> None:
                 found.append(invalid(f"{path}.{place}[{resource}]", value, why))
 
 
-def endpoints(tree: Json) -> Errors:
-    found = metadata(tree)
-    for position, subset in enumerate(tree.get("subsets") or ()):
-        path = f"subsets[{position}]"
-        if not subset.get("addresses") and not subset.get("notReadyAddresses"):
-            found.append(required(path, "must specify `addresses` or `notReadyAddresses`"))
-        for name in ("addresses", "notReadyAddresses"):
-            for index, address in enumerate(subset.get(name) or ()):
-                if not _is_address(address.get("ip") or ""):
-                    where = f"{path}.{name}[{index}].ip"
-                    found.append(invalid(where, address.get("ip", ""), "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"))
-        for index, port in enumerate(subset.get("ports") or ()):
-            number = port.get("port") or 0
-            found += [invalid(f"{path}.ports[{index}].port", number, reason) for reason in names.port_number(number)]
-    return found
-
-
 def lease(tree: Json) -> Errors:
     found = metadata(tree)
     spec = tree.get("spec") or {}
@@ -520,24 +454,17 @@ CREATE = {
     ("", "ConfigMap"): config_map,
     ("", "Secret"): secret,
     ("", "Node"): node,
-    ("", "Service"): service,
     ("", "Event"): event,
     ("events.k8s.io", "Event"): new_event,
-    ("", "PersistentVolume"): persistent_volume,
-    ("", "PersistentVolumeClaim"): persistent_volume_claim,
     ("", "ResourceQuota"): resource_quota,
     ("", "LimitRange"): limit_range,
-    ("", "Endpoints"): endpoints,
     ("coordination.k8s.io", "Lease"): lease,
 }
-UPDATE = {
+STATUS = {("", "ResourceQuota"): resource_quota_status}
+UPDATE: dict[tuple[str, str], Callable[[Json, Json], Errors]] = {
     ("", "ConfigMap"): config_map_update,
     ("", "Secret"): secret_update,
     ("", "Node"): node_update,
-    ("", "Service"): service_update,
-    ("", "PersistentVolume"): persistent_volume_update,
-    ("", "PersistentVolumeClaim"): persistent_volume_claim_update,
     ("", "ResourceQuota"): resource_quota_update,
-    ("events.k8s.io", "Event"): lambda new, old: metadata(new),
-    ("", "Event"): lambda new, old: metadata(new),
+    ("events.k8s.io", "Event"): new_event_update,
 }

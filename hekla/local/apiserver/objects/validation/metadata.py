@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -144,6 +145,12 @@ def matches(value: Json | None, wanted: Json | None) -> bool:
     return True
 
 
+def counts(status: Json, names: Sequence[str], found: Errors, path: str = "status") -> None:
+    """Numbers of a status, none of which is negative."""
+    for name in names:
+        not_negative(status.get(name), f"{path}.{name}", found)
+
+
 def one_of(value: Any, allowed: tuple[str, ...], path: str, found: Errors, *, needed: bool = False, known: bool = False) -> None:
     """`needed`: nothing is refused as absent; `known`: nothing is refused as a value that is not among the allowed."""
     if not value:
@@ -163,6 +170,22 @@ def not_negative(value: Any, path: str, found: Errors) -> None:
 def immutable(new: Any, old: Any, path: str, found: Errors) -> None:
     if new != old:
         found.append(invalid(path, new, "field is immutable"))
+
+
+def fixed_text(new: Json, old: Json, name: str, path: str, found: Errors) -> None:
+    """A text that never changes; where it is left out it is an empty one."""
+    immutable(new.get(name) or "", old.get(name) or "", path, found)
+
+
+def percent(value: Any) -> int:
+    """How much an IntOrString says: of a percentage its number."""
+    text = value.removesuffix("%") if isinstance(value, str) else value
+    return int(text) if not isinstance(text, str) or re.fullmatch("[0-9]+", text) else 0
+
+
+def at_most_all(value: Any, path: str, found: Errors) -> None:
+    if isinstance(value, str) and re.fullmatch("[0-9]+%", value) and percent(value) > 100:
+        found.append(invalid(path, value, "must not be greater than 100%"))
 
 
 def int_or_percent(value: Any, path: str, found: Errors) -> None:

@@ -60,6 +60,7 @@ def create(tree: Json) -> Errors:
     else:
         before = len(found)
         pod_spec(spec, "spec", found)
+        _images(spec, found)
         if len(found) == before:
             if len(_known) >= KNOWN_SPECS:
                 _known.clear()
@@ -178,8 +179,6 @@ def _container(
     image = container.get("image") or ""
     if not image:
         found.append(required(f"{path}.image"))
-    elif image != image.strip():
-        found.append(invalid(f"{path}.image", image, "must not have leading or trailing whitespace"))
     one_of(container.get("terminationMessagePolicy"), TERMINATION, f"{path}.terminationMessagePolicy", found, needed=True)
     if container.get("ports"):
         _ports(container["ports"], f"{path}.ports", bool(spec.get("hostNetwork")), host_ports, found)
@@ -335,6 +334,10 @@ def update(new: Json, old: Json) -> Errors:
         return metadata(new)
     found = create_rules_of_update(new)
     spec, before = new.get("spec") or {}, old.get("spec") or {}
+    more = [name for name in ("containers", "initContainers") if len(spec.get(name) or ()) != len(before.get(name) or ())]
+    if more:
+        found += [forbidden(f"spec.{name}", "pod updates may not add or remove containers") for name in more]
+        return found
     _deadline_change(spec, before, found)
     _gate_change(spec, before, found)
     replaced = not _kept(before.get("tolerations") or [], spec.get("tolerations") or [])
@@ -360,7 +363,18 @@ def update(new: Json, old: Json) -> Errors:
 def create_rules_of_update(new: Json) -> Errors:
     found = metadata(new)
     pod_spec(new.get("spec") or {}, "spec", found)
+    _images(new.get("spec") or {}, found)
     return found
+
+
+def _images(spec: Json, found: Errors) -> None:
+    """Of pods alone: a template may have any image."""
+    for name in ("containers", "initContainers"):
+        for position, container in enumerate(spec.get(name) or ()):
+            image = container.get("image") or ""
+            if image != image.strip():
+                why = "must not have leading or trailing whitespace"
+                found.append(invalid(f"spec.{name}[{position}].image", image, why))
 
 
 def _without_changeable(name: str, value: Any) -> Any:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-import ipaddress
 from typing import Any
 
 from hekla.local.apiserver.objects import names
-from hekla.local.apiserver.objects.errors import duplicate, forbidden, invalid, not_supported, required
-from hekla.local.apiserver.objects.validation.metadata import Errors, immutable, metadata, one_of, selector
+from hekla.local.apiserver.objects.errors import forbidden, invalid, not_supported, required
+from hekla.local.apiserver.objects.patch import same
+from hekla.local.apiserver.objects.validation.metadata import Errors, fixed_text, metadata, one_of
 from hekla.local.apiserver.objects.validation.resources import amounts
 
 Json = dict[str, Any]
@@ -21,239 +21,7 @@ Json = dict[str, Any]
 # --- networking ----------------------------------------------------------------------------------------------------------
 
 
-def ingress(tree: Json) -> Errors:
-    found = metadata(tree)
-    spec = tree.get("spec") or {}
-    rules, backend = spec.get("rules") or (), spec.get("defaultBackend")
-    if not rules and backend is None:
-        found.append(invalid("spec", None, "either `defaultBackend` or `rules` must be specified"))
-    if backend is not None:
-        _backend(backend, "spec.defaultBackend", found)
-    for position, rule in enumerate(rules):
-        path = f"spec.rules[{position}]"
-        host = rule.get("host") or ""
-        if host:
-            reasons = names.dns_subdomain(host.removeprefix("*."))
-            found += [invalid(f"{path}.host", host, reason) for reason in reasons]
-        paths = (rule.get("http") or {}).get("paths")
-        if rule.get("http") is not None and not paths:
-            found.append(required(f"{path}.http.paths"))
-        for index, entry in enumerate(paths or ()):
-            where = f"{path}.http.paths[{index}]"
-            kinds = ("Exact", "ImplementationSpecific", "Prefix")
-            if entry.get("pathType") is None:
-                found.append(required(f"{where}.pathType", "pathType must be specified"))
-            else:
-                one_of(entry["pathType"], kinds, f"{where}.pathType", found, needed=True)
-            if entry.get("pathType") in ("Exact", "Prefix") and not (entry.get("path") or "").startswith("/"):
-                found.append(invalid(f"{where}.path", entry.get("path", ""), "must be an absolute path"))
-            _backend(entry.get("backend") or {}, f"{where}.backend", found)
-    name = spec.get("ingressClassName")
-    if name is not None:
-        found += [invalid("spec.ingressClassName", name, reason) for reason in names.dns_subdomain(name)]
-    return found
-
-
-def _backend(backend: Json, path: str, found: Errors) -> None:
-    service, resource = backend.get("service"), backend.get("resource")
-    if service is None and resource is None:
-        found.append(invalid(path, "", "resource or service backend is required"))
-    elif service is not None and resource is not None:
-        found.append(invalid(path, "", "cannot set both resource and service backends"))
-    elif service is not None:
-        if not service.get("name"):
-            found.append(required(f"{path}.service.name"))
-        port = service.get("port") or {}
-        if port.get("name") and port.get("number"):
-            found.append(invalid(path, "", "cannot set both port name & port number"))
-        elif not port.get("name") and not port.get("number"):
-            found.append(required(path, "port name or number is required"))
-
-
-def ingress_class(tree: Json) -> Errors:
-    found = metadata(tree)
-    spec = tree.get("spec") or {}
-    controller = spec.get("controller") or ""
-    if not controller:
-        found.append(required("spec.controller"))
-    elif "/" not in controller:
-        found.append(invalid("spec.controller", controller, 'must be a domain-prefixed path (such as "acme.io/foo")'))
-    parameters = spec.get("parameters")
-    if parameters is not None:
-        for name in ("kind", "name"):
-            if not parameters.get(name):
-                found.append(required(f"spec.parameters.{name}"))
-        scope = parameters.get("scope")
-        one_of(scope, ("Cluster", "Namespace"), "spec.parameters.scope", found)
-        if scope == "Namespace" and not parameters.get("namespace"):
-            found.append(required("spec.parameters.namespace", "`parameters.scope` is set to 'Namespace'"))
-        if scope == "Cluster" and parameters.get("namespace"):
-            found.append(forbidden("spec.parameters.namespace", "`parameters.scope` is set to 'Cluster'"))
-    return found
-
-
-def ingress_class_update(new: Json, old: Json) -> Errors:
-    found = ingress_class(new)
-    spec, before = new.get("spec") or {}, old.get("spec") or {}
-    immutable(spec.get("controller"), before.get("controller"), "spec.controller", found)
-    return found
-
-
-def ip_address(tree: Json) -> Errors:
-    found = metadata(tree)
-    name = (tree.get("metadata") or {}).get("name") or ""
-    if not _canonical_address(name):
-        found.append(invalid("metadata.name", name, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"))
-    parent = (tree.get("spec") or {}).get("parentRef")
-    if not parent:
-        found.append(required("spec.parentRef"))
-    else:
-        for part in ("resource", "name"):
-            if not parent.get(part):
-                found.append(required(f"spec.parentRef.{part}"))
-    return found
-
-
-def _canonical_address(text: str) -> bool:
-    try:
-        return str(ipaddress.ip_address(text)) == text
-    except ValueError:
-        return False
-
-
-def ip_address_update(new: Json, old: Json) -> Errors:
-    found = metadata(new)
-    spec, before = new.get("spec") or {}, old.get("spec") or {}
-    immutable(spec.get("parentRef"), before.get("parentRef"), "spec.parentRef", found)
-    return found
-
-
-def service_cidr(tree: Json) -> Errors:
-    found = metadata(tree)
-    ranges = (tree.get("spec") or {}).get("cidrs") or ()
-    if not ranges:
-        found.append(required("spec.cidrs", "at least one CIDR required"))
-    if len(ranges) > 2:
-        found.append(invalid("spec", {"cidrs": list(ranges)}, "may only hold up to 2 values"))
-    for position, text in enumerate(ranges):
-        try:
-            good = str(ipaddress.ip_network(text)) == text
-        except ValueError:
-            good = False
-        if not good:
-            why = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
-            found.append(invalid(f"spec.cidrs[{position}]", text, why))
-    return found
-
-
-def service_cidr_update(new: Json, old: Json) -> Errors:
-    found = metadata(new)
-    ranges, before = (new.get("spec") or {}).get("cidrs") or [], (old.get("spec") or {}).get("cidrs") or []
-    if ranges[: len(before)] != before:
-        immutable(ranges, before, "spec.cidrs", found)
-    return found
-
-
 # --- storage -------------------------------------------------------------------------------------------------------------
-
-
-def csi_node(tree: Json) -> Errors:
-    found = metadata(tree)
-    seen: set[str] = set()
-    for position, driver in enumerate((tree.get("spec") or {}).get("drivers") or ()):
-        path = f"spec.drivers[{position}]"
-        name = driver.get("name") or ""
-        _driver_name(name, f"{path}.name", found)
-        if name in seen:
-            found.append(duplicate(f"{path}.name", name))
-        seen.add(name)
-        if not driver.get("nodeID"):
-            found.append(required(f"{path}.nodeID"))
-    return found
-
-
-def _driver_name(name: str, path: str, found: Errors) -> None:
-    if not name:
-        found.append(required(path))
-    elif len(name) > 63:
-        found.append(invalid(path, name, "must be no more than 63 characters"))
-    else:
-        found += [invalid(path, name, reason) for reason in names.dns_subdomain(name.lower())]
-
-
-def csi_driver(tree: Json) -> Errors:
-    found = metadata(tree)
-    spec = tree.get("spec") or {}
-    for mode in spec.get("volumeLifecycleModes") or ():
-        if mode not in ("Ephemeral", "Persistent"):
-            found.append(not_supported("spec.volumeLifecycleModes", mode, ("Ephemeral", "Persistent")))
-    policies = ("File", "None", "ReadWriteOnceWithFSType")
-    one_of(spec.get("fsGroupPolicy"), policies, "spec.fsGroupPolicy", found)
-    return found
-
-
-def csi_driver_update(new: Json, old: Json) -> Errors:
-    found = csi_driver(new)
-    spec, before = new.get("spec") or {}, old.get("spec") or {}
-    # The first one is spelled so in Kubernetes' message.
-    for name, shown in (("attachRequired", "attachedRequired"), *((name, name) for name in ("fsGroupPolicy", "volumeLifecycleModes"))):
-        immutable(spec.get(name), before.get(name), f"spec.{shown}", found)
-    return found
-
-
-def csi_storage_capacity(tree: Json) -> Errors:
-    found = metadata(tree)
-    name = tree.get("storageClassName") or ""
-    found += [invalid("storageClassName", name, reason) for reason in names.dns_subdomain(name)]
-    selector(tree.get("nodeTopology"), "nodeTopology", found)
-    return found
-
-
-def csi_storage_capacity_update(new: Json, old: Json) -> Errors:
-    found = csi_storage_capacity(new)
-    immutable(new.get("nodeTopology"), old.get("nodeTopology"), "nodeTopology", found)
-    immutable(new.get("storageClassName") or "", old.get("storageClassName") or "", "storageClassName", found)
-    return found
-
-
-def volume_attachment(tree: Json) -> Errors:
-    found = metadata(tree)
-    spec = tree.get("spec") or {}
-    if not spec.get("attacher"):
-        found.append(required("spec.attacher"))
-    else:
-        _driver_name(spec["attacher"], "spec.attacher", found)
-    source = spec.get("source") or {}
-    name = source.get("persistentVolumeName") or ""
-    if name:
-        found += [invalid("spec.source.persistentVolumeName", name, reason) for reason in names.dns_subdomain(name)]
-    if not source.get("persistentVolumeName") and not source.get("inlineVolumeSpec"):
-        found.append(required("spec.source", "must specify exactly one of inlineVolumeSpec and persistentVolumeName"))
-    node = spec.get("nodeName") or ""
-    found += [invalid("spec.nodeName", node, reason) for reason in names.dns_subdomain(node)]
-    return found
-
-
-def volume_attachment_update(new: Json, old: Json) -> Errors:
-    found = volume_attachment(new)
-    immutable(new.get("spec"), old.get("spec"), "spec", found)
-    return found
-
-
-def attributes_class(tree: Json) -> Errors:
-    found = metadata(tree)
-    _driver_name(tree.get("driverName") or "", "driverName", found)
-    if not tree.get("parameters"):
-        found.append(required("parameters", "must contain at least one key/value pair"))
-    return found
-
-
-def attributes_class_update(new: Json, old: Json) -> Errors:
-    found = attributes_class(new)
-    for name in ("driverName", "parameters"):
-        if new.get(name) != old.get(name):
-            found.append(forbidden(name, "updates to " + name + " are forbidden."))
-    return found
 
 
 # --- runtimes, registrations ---------------------------------------------------------------------------------------------
@@ -272,7 +40,7 @@ def runtime_class(tree: Json) -> Errors:
 
 def runtime_class_update(new: Json, old: Json) -> Errors:
     found = runtime_class(new)
-    immutable(new.get("handler"), old.get("handler"), "handler", found)
+    fixed_text(new, old, "handler", "handler", found)
     return found
 
 
@@ -294,7 +62,8 @@ def _revision(tree: Json) -> Errors:
 
 def controller_revision_update(new: Json, old: Json) -> Errors:
     found = _revision(new)
-    immutable(new.get("data"), old.get("data"), "data", found)
+    if not same(new.get("data"), old.get("data")):
+        found.append(invalid("data", new.get("data"), "field is immutable"))
     return found
 
 
@@ -412,15 +181,6 @@ def priority_level(tree: Json) -> Errors:
 
 
 CREATE = {
-    ("networking.k8s.io", "Ingress"): ingress,
-    ("networking.k8s.io", "IngressClass"): ingress_class,
-    ("networking.k8s.io", "IPAddress"): ip_address,
-    ("networking.k8s.io", "ServiceCIDR"): service_cidr,
-    ("storage.k8s.io", "CSINode"): csi_node,
-    ("storage.k8s.io", "CSIDriver"): csi_driver,
-    ("storage.k8s.io", "CSIStorageCapacity"): csi_storage_capacity,
-    ("storage.k8s.io", "VolumeAttachment"): volume_attachment,
-    ("storage.k8s.io", "VolumeAttributesClass"): attributes_class,
     ("node.k8s.io", "RuntimeClass"): runtime_class,
     ("apps", "ControllerRevision"): controller_revision,
     ("apiregistration.k8s.io", "APIService"): api_service,
@@ -429,13 +189,6 @@ CREATE = {
     ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"): priority_level,
 }
 UPDATE = {
-    ("networking.k8s.io", "IngressClass"): ingress_class_update,
-    ("networking.k8s.io", "IPAddress"): ip_address_update,
-    ("networking.k8s.io", "ServiceCIDR"): service_cidr_update,
-    ("storage.k8s.io", "CSIDriver"): csi_driver_update,
-    ("storage.k8s.io", "CSIStorageCapacity"): csi_storage_capacity_update,
-    ("storage.k8s.io", "VolumeAttachment"): volume_attachment_update,
-    ("storage.k8s.io", "VolumeAttributesClass"): attributes_class_update,
     ("node.k8s.io", "RuntimeClass"): runtime_class_update,
     ("apps", "ControllerRevision"): controller_revision_update,
 }

@@ -46,13 +46,21 @@ def volume_names(volumes: Iterable[Json], path: str, found: Errors) -> frozenset
     return frozenset(known)
 
 
+def host_path(host: Json, path: str, found: Errors) -> None:
+    """A directory of the machine."""
+    if not host.get("path"):
+        found.append(required(f"{path}.path"))
+        return
+    if ".." in host["path"].split("/"):
+        found.append(invalid(f"{path}.path", host["path"], "must not contain '..'"))
+    if (host.get("type") or "") not in _HOST_PATH_TYPES:
+        found.append(not_supported(f"{path}.type", host["type"], _HOST_PATH_TYPES))
+
+
 def _details(volume: Json, path: str, found: Errors) -> None:
     host = volume.get("hostPath")
-    if host is not None:
-        if ".." in (host.get("path") or "").split("/"):
-            found.append(invalid(f"{path}.hostPath.path", host["path"], "must not contain '..'"))
-        if (host.get("type") or "") not in _HOST_PATH_TYPES:
-            found.append(not_supported(f"{path}.hostPath.type", host["type"], _HOST_PATH_TYPES))
+    if host is not None and host.get("path"):
+        host_path(host, f"{path}.hostPath", found)
     for source in ("secret", "configMap", "downwardAPI", "projected"):
         if source in volume:
             _modes(volume[source], f"{path}.{source}", found)

@@ -2,68 +2,103 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from hekla.local.apiserver.kind import FieldError
+from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.errors import forbidden, invalid, not_supported, required
 from hekla.local.apiserver.objects.validation import pod as pods
 from hekla.local.apiserver.objects.validation.metadata import (
     Errors,
+    at_most_all,
+    counts,
     immutable,
     int_or_percent,
     matches,
     metadata,
     not_negative,
     one_of,
+    percent,
     selector,
 )
+from hekla.local.apiserver.objects.validation.storage import claim_spec
 
 Json = dict[str, Any]
 
 
-def _unmatched(labels: Json | None) -> FieldError:
+def unmatched(labels: Json | None) -> FieldError:
     return invalid("spec.template.metadata.labels", labels or None, "`selector` does not match template `labels`")
 
 
-def _selected_template(spec: Json, found: Errors, *, restart: tuple[str, ...] = ("Always",), needed: bool = True) -> None:
-    """A selector that is there and matches the template's labels, and a template that may run."""
-    wanted = spec.get("selector")
-    template = spec.get("template") or {}
+def _selector(spec: Json, kind: str, found: Errors) -> bool | None:
+    """Whether the selector matches the template's labels; None where it is no selector."""
+    wanted, template = spec.get("selector"), spec.get("template") or {}
+    labels = (template.get("metadata") or {}).get("labels")
     if wanted is None:
-        if needed:
+        if kind != "daemonset":
             found.append(required("spec.selector"))
-        found.append(_unmatched((template.get("metadata") or {}).get("labels")))
-    else:
-        selector(wanted, "spec.selector", found)
-        if not wanted.get("matchLabels") and not wanted.get("matchExpressions"):
-            found.append(invalid("spec.selector", wanted, "empty selector is invalid for deployment"))
-        elif any(reason.field.startswith("spec.selector") for reason in found):
-            found.append(invalid("spec.selector", wanted, "invalid label selector"))
-        elif not matches(wanted, (template.get("metadata") or {}).get("labels")):
-            found.append(_unmatched((template.get("metadata") or {}).get("labels")))
-    pods.template(template, "spec.template", found)
+        return False
+    before = len(found)
+    selector(wanted, "spec.selector", found)
+    right = len(found) == before
+    if not wanted.get("matchLabels") and not wanted.get("matchExpressions"):
+        found.append(invalid("spec.selector", wanted, f"empty selector is invalid for {kind}"))
+        return True
+    return matches(wanted, labels) if right else None
+
+
+def _selected_template(spec: Json, found: Errors, kind: str, shown: str) -> None:
+    """A selector that is there and matches the template's labels, and a template that may run.
+
+    `kind` and `shown` are what the kind is called in messages: replica sets are deployments to one of them.
+    """
+    template = spec.get("template") or {}
+    right = _selector(spec, kind, found)
+    if right is None and kind != "daemonset":
+        found.append(invalid("spec.selector", spec["selector"], "" if kind == "statefulset" else "invalid label selector"))
+    if right is False:
+        found.append(unmatched((template.get("metadata") or {}).get("labels")))
+    if right is not None or kind == "daemonset":
+        pods.template(_as_run(spec, template) if kind == "statefulset" else template, "spec.template", found)
+    if right is None and kind == "deployment":
+        return
     policy = (template.get("spec") or {}).get("restartPolicy")
-    if policy not in restart:
-        found.append(not_supported("spec.template.spec.restartPolicy", policy, restart))
+    if policy != "Always":
+        found.append(not_supported("spec.template.spec.restartPolicy", policy, ("Always",)))
     if (template.get("spec") or {}).get("activeDeadlineSeconds") is not None:
-        found.append(forbidden("spec.template.spec.activeDeadlineSeconds", "activeDeadlineSeconds in this workload is not Supported"))
+        why = f"activeDeadlineSeconds in {shown} is not Supported"
+        found.append(forbidden("spec.template.spec.activeDeadlineSeconds", why))
+
+
+def _as_run(spec: Json, template: Json) -> Json:
+    """A stateful set's template with what its pods get from the set: names, and volumes that are claimed for each."""
+    claims = [(claim.get("metadata") or {}).get("name") or "" for claim in spec.get("volumeClaimTemplates") or ()]
+    pod = template.get("spec") or {}
+    if not claims and not pod.get("subdomain") and not pod.get("hostname"):
+        return template
+    own = {name: value for name, value in pod.items() if name not in ("subdomain", "hostname")}
+    if claims:
+        claimed = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in dict.fromkeys(claims)]
+        own["volumes"] = claimed + [volume for volume in pod.get("volumes") or () if volume.get("name") not in claims]
+    return {**template, "spec": own}
 
 
 def deployment(tree: Json) -> Errors:
     found = metadata(tree)
     spec = tree.get("spec") or {}
     not_negative(spec.get("replicas"), "spec.replicas", found)
-    _selected_template(spec, found)
+    _selected_template(spec, found, "deployment", "ReplicaSet")
     strategy = spec.get("strategy") or {}
-    one_of(strategy.get("type"), ("Recreate", "RollingUpdate"), "spec.strategy", found, needed=True)
-    rolling = strategy.get("rollingUpdate")
-    if strategy.get("type") == "Recreate" and rolling is not None:
+    kind, rolling = strategy.get("type"), strategy.get("rollingUpdate")
+    if kind not in ("Recreate", "RollingUpdate"):
+        found.append(not_supported("spec.strategy", strategy, ("Recreate", "RollingUpdate")))
+    elif kind == "Recreate" and rolling is not None:
         found.append(forbidden("spec.strategy.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'"))
-    elif rolling is not None:
-        _rolling(rolling, "spec.strategy.rollingUpdate", found)
+    elif kind == "RollingUpdate" and rolling is None:
+        found.append(required("spec.strategy.rollingUpdate", "this should be defaulted and never be nil"))
+    elif kind == "RollingUpdate":
+        _rolling(rolling or {}, "spec.strategy.rollingUpdate", found)
     for name in ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"):
         not_negative(spec.get(name), f"spec.{name}", found)
     if spec.get("progressDeadlineSeconds") is not None and spec["progressDeadlineSeconds"] <= (spec.get("minReadySeconds") or 0):
@@ -75,8 +110,10 @@ def deployment(tree: Json) -> Errors:
 def _rolling(rolling: Json, path: str, found: Errors) -> None:
     for name in ("maxUnavailable", "maxSurge"):
         int_or_percent(rolling.get(name), f"{path}.{name}", found)
-    if rolling.get("maxUnavailable") in (0, "0%") and rolling.get("maxSurge") in (0, "0%"):
-        found.append(invalid(f"{path}.maxUnavailable", rolling["maxUnavailable"], "may not be 0 when `maxSurge` is 0"))
+    missing, more = rolling.get("maxUnavailable"), rolling.get("maxSurge")
+    if not percent(missing or 0) and not percent(more or 0):
+        found.append(invalid(f"{path}.maxUnavailable", missing or 0, "may not be 0 when `maxSurge` is 0"))
+    at_most_all(missing, f"{path}.maxUnavailable", found)
 
 
 def replica_set(tree: Json) -> Errors:
@@ -84,7 +121,7 @@ def replica_set(tree: Json) -> Errors:
     spec = tree.get("spec") or {}
     not_negative(spec.get("replicas"), "spec.replicas", found)
     not_negative(spec.get("minReadySeconds"), "spec.minReadySeconds", found)
-    _selected_template(spec, found)
+    _selected_template(spec, found, "deployment", "ReplicaSet")
     return found
 
 
@@ -108,170 +145,77 @@ def replication_controller(tree: Json) -> Errors:
     return found
 
 
-def stateful_set(tree: Json) -> Errors:
+def stateful_set(tree: Json, *, updated: bool = False) -> Errors:
+    """`updated`: what cannot change any more is not looked at."""
     found = metadata(tree)
     spec = tree.get("spec") or {}
-    not_negative(spec.get("replicas"), "spec.replicas", found)
-    one_of(spec.get("podManagementPolicy"), ("OrderedReady", "Parallel"), "spec.podManagementPolicy", found, needed=True)
-    kind = (spec.get("updateStrategy") or {}).get("type")
-    if kind not in ("RollingUpdate", "OnDelete"):
-        found.append(invalid("spec.updateStrategy.type", kind, "must be 'RollingUpdate' or 'OnDelete'"))
-    partition = ((spec.get("updateStrategy") or {}).get("rollingUpdate") or {}).get("partition")
-    not_negative(partition, "spec.updateStrategy.rollingUpdate.partition", found)
-    _selected_template(spec, found)
+    policy = spec.get("podManagementPolicy")
+    if not policy:
+        found.append(required("spec.podManagementPolicy"))
+    elif policy not in ("OrderedReady", "Parallel"):
+        found.append(invalid("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'"))
+    _set_strategy(spec.get("updateStrategy") or {}, "spec.updateStrategy", found)
+    kept: Json = spec.get("persistentVolumeClaimRetentionPolicy") or {}
+    for name in ("whenDeleted", "whenScaled") if "persistentVolumeClaimRetentionPolicy" in spec else ():
+        if kept.get(name) not in ("Retain", "Delete"):
+            path = f"spec.persistentVolumeClaimRetentionPolicy.{name}"
+            found.append(not_supported(path, kept.get(name) or "", ("Retain", "Delete")))
+    if not updated:
+        for position, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
+            claim_spec(claim.get("spec") or {}, f"spec.volumeClaimTemplates[{position}].spec", found)
+    counts(spec, ("replicas", "minReadySeconds"), found, "spec")
+    not_negative((spec.get("ordinals") or {}).get("start"), "spec.ordinals.start", found)
+    name = spec.get("serviceName") or ""
+    if name and not updated:
+        found += [invalid("spec.serviceName", name, reason) for reason in names.dns_label(name)]
+    _selected_template(spec, found, "statefulset", "StatefulSet")
     return found
+
+
+def _set_strategy(strategy: Json, path: str, found: Errors) -> None:
+    kind, rolling = strategy.get("type"), strategy.get("rollingUpdate")
+    if not kind:
+        found.append(required(path))
+    elif kind not in ("RollingUpdate", "OnDelete"):
+        found.append(invalid(path, strategy, "must be 'RollingUpdate' or 'OnDelete'"))
+    elif kind == "OnDelete" and rolling is not None:
+        found.append(invalid(f"{path}.rollingUpdate", rolling, "only allowed for updateStrategy 'RollingUpdate'"))
+    elif rolling is not None:
+        not_negative(rolling.get("partition"), f"{path}.rollingUpdate.partition", found)
+        missing, where = rolling.get("maxUnavailable"), f"{path}.rollingUpdate.maxUnavailable"
+        if missing is not None:
+            int_or_percent(missing, where, found)
+            if not percent(missing):
+                found.append(invalid(where, missing, "cannot be 0"))
+            at_most_all(missing, where, found)
 
 
 def daemon_set(tree: Json) -> Errors:
     found = metadata(tree)
     spec = tree.get("spec") or {}
-    _selected_template(spec, found, needed=False)
-    strategy = spec.get("updateStrategy") or {}
-    one_of(strategy.get("type"), ("RollingUpdate", "OnDelete"), "spec.updateStrategy.type", found, needed=True)
-    if strategy.get("type") == "RollingUpdate":
-        _rolling(strategy.get("rollingUpdate") or {}, "spec.updateStrategy.rollingUpdate", found)
+    _selected_template(spec, found, "daemonset", "DaemonSet")
     not_negative(spec.get("minReadySeconds"), "spec.minReadySeconds", found)
+    strategy, path = spec.get("updateStrategy") or {}, "spec.updateStrategy"
+    if strategy.get("type") not in ("RollingUpdate", "OnDelete"):
+        found.append(not_supported(path, strategy, ("RollingUpdate", "OnDelete")))
+    elif strategy["type"] == "RollingUpdate":
+        if strategy.get("rollingUpdate") is None:
+            found.append(required(f"{path}.rollingUpdate"))
+        else:
+            _rolling_daemons(strategy["rollingUpdate"], f"{path}.rollingUpdate", found)
+    not_negative(spec.get("revisionHistoryLimit"), "spec.revisionHistoryLimit", found)
     return found
 
 
-_FAILURE_ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
-
-
-def _failure_rule(rule: Json, path: str, found: Errors) -> None:
-    one_of(rule.get("action"), _FAILURE_ACTIONS, f"{path}.action", found, needed=True)
-    codes, conditions = rule.get("onExitCodes"), rule.get("onPodConditions")
-    if codes is not None and conditions:
-        why = "specifying both OnExitCodes and OnPodConditions is not supported"
-        found.append(FieldError(path, "FieldValueInvalid", f"Invalid value: {why}"))
-    elif codes is None and not conditions:
-        found.append(FieldError(path, "FieldValueInvalid", "Invalid value: specifying one of OnExitCodes and OnPodConditions is required"))
-    if codes is not None:
-        one_of(codes.get("operator"), ("In", "NotIn"), f"{path}.onExitCodes.operator", found, needed=True)
-        if not codes.get("values"):
-            found.append(invalid(f"{path}.onExitCodes.values", codes.get("values"), "at least one value is required"))
-
-
-def _job_spec(spec: Json, path: str, found: Errors) -> None:
-    for name in (
-        "parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished",
-        "backoffLimitPerIndex", "maxFailedIndexes",
-    ):  # fmt: skip
-        not_negative(spec.get(name), f"{path}.{name}", found)
-    mode = spec.get("completionMode")
-    one_of(mode, ("NonIndexed", "Indexed"), f"{path}.completionMode", found)
-    if mode != "Indexed":
-        for name in ("backoffLimitPerIndex", "maxFailedIndexes"):
-            if spec.get(name) is not None:
-                found.append(invalid(f"{path}.{name}", spec[name], "requires indexed completion mode"))
-    one_of(spec.get("podReplacementPolicy"), ("Failed", "TerminatingOrFailed"), f"{path}.podReplacementPolicy", found)
-    for position, rule in enumerate((spec.get("podFailurePolicy") or {}).get("rules") or ()):
-        _failure_rule(rule, f"{path}.podFailurePolicy.rules[{position}]", found)
-    if mode == "Indexed" and spec.get("completions") is None:
-        found.append(required(f"{path}.completions", "when completion mode is Indexed"))
-    template = spec.get("template") or {}
-    pods.template(template, f"{path}.template", found)
-    policy = (template.get("spec") or {}).get("restartPolicy")
-    where = f"{path}.template.spec.restartPolicy"
-    if policy == "Always":
-        found.append(required(where, 'valid values: "OnFailure", "Never"'))
-    elif policy not in ("OnFailure", "Never"):
-        found.append(not_supported(where, policy, ("OnFailure", "Never")))
-    if spec.get("podFailurePolicy") and policy != "Never":
-        found.append(invalid(where, policy, 'only "Never" is supported when podFailurePolicy is specified'))
-
-
-def new_job(tree: Json) -> Errors:
-    found = job(tree)
-    spec = tree.get("spec") or {}
-    wanted = spec.get("selector") or {}
-    if not spec.get("manualSelector") and (len(wanted.get("matchLabels") or ()) > 1 or wanted.get("matchExpressions")):
-        position = next((number for number, error in enumerate(found) if error.field == "spec.template.metadata.labels"), len(found))
-        found.insert(position, invalid("spec.selector", wanted, "`selector` not auto-generated"))
-    return found
-
-
-def job(tree: Json) -> Errors:
-    found = metadata(tree)
-    spec = tree.get("spec") or {}
-    _job_spec(spec, "spec", found)
-    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
-    if spec.get("selector") is None:
-        found += [required("spec.selector"), _unmatched(labels)]
-    else:
-        selector(spec["selector"], "spec.selector", found)
-        labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
-        if not matches(spec["selector"], labels):
-            found.append(_unmatched(labels))
-    return found
-
-
-def job_update(new: Json, old: Json) -> Errors:
-    found = job(new)
-    spec, before = new.get("spec") or {}, old.get("spec") or {}
-    for name in ("completionMode", "selector", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"):
-        immutable(spec.get(name), before.get(name), f"spec.{name}", found)
-    elastic = spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism")
-    if not elastic:
-        immutable(spec.get("completions"), before.get("completions"), "spec.completions", found)
-    started = bool((old.get("status") or {}).get("startTime"))
-    if started or not before.get("suspend"):
-        immutable(spec.get("template"), before.get("template"), "spec.template", found)
-    return found
-
-
-_CRON_FIELD = re.compile(r"(\*|\?|[0-9A-Za-z]+(-[0-9A-Za-z]+)?)(/[0-9]+)?(,(\*|\?|[0-9A-Za-z]+(-[0-9A-Za-z]+)?)(/[0-9]+)?)*").fullmatch
-_CRON_NAMES = {"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"}
-
-
-def cron_reason(schedule: str) -> str:
-    """Why a text is no schedule; empty when it is one."""
-    if schedule in _CRON_NAMES or schedule.startswith("@every "):
-        return ""
-    parts = schedule.split()
-    if len(parts) != 5:
-        return f"expected exactly 5 fields, found {len(parts)}: [{' '.join(parts)}]"
-    for part in parts:
-        if _CRON_FIELD(part) is None:
-            return f"failed to parse field {part}"
-    limits = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
-    for part, (low, high) in zip(parts, limits):
-        for number in re.findall(r"(?<![/\d])\d+", part):
-            if not low <= int(number) <= high:
-                side = f"above maximum ({high})" if int(number) > high else f"below minimum ({low})"
-                return f"end of range ({number}) {side}: {part}"
-    return ""
-
-
-def _is_zone(name: str) -> bool:
-    try:
-        ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        return False
-    return True
-
-
-def cron_job(tree: Json) -> Errors:
-    found = metadata(tree)
-    spec = tree.get("spec") or {}
-    schedule = spec.get("schedule") or ""
-    if not schedule:
-        found.append(required("spec.schedule"))
-    else:
-        zoned = "TZ=" in schedule
-        why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead" if zoned else cron_reason(schedule)
-        if why:
-            found.append(invalid("spec.schedule", schedule, why))
-    zone = spec.get("timeZone")
-    if zone is not None and not _is_zone(zone):
-        found.append(invalid("spec.timeZone", zone, f"unknown time zone {zone}" if zone else "timeZone must be nil or non-empty string"))
-    one_of(spec.get("concurrencyPolicy"), ("Allow", "Forbid", "Replace"), "spec.concurrencyPolicy", found, needed=True)
-    for name in ("startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
-        not_negative(spec.get(name), f"spec.{name}", found)
-    _job_spec((spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec", found)
-    name = (tree.get("metadata") or {}).get("name") or ""
-    if len(name) > 52:
-        found.append(invalid("metadata.name", name, "must be no more than 52 characters"))
-    return found
+def _rolling_daemons(rolling: Json, path: str, found: Errors) -> None:
+    missing, more = rolling.get("maxUnavailable"), rolling.get("maxSurge")
+    for check in (int_or_percent, at_most_all):
+        check(missing, f"{path}.maxUnavailable", found)
+        check(more, f"{path}.maxSurge", found)
+    if percent(missing or 0) and percent(more or 0):
+        found.append(invalid(f"{path}.maxSurge", more, "may not be set when maxUnavailable is non-zero"))
+    elif not percent(missing or 0) and not percent(more or 0):
+        found.append(required(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
 
 
 def pod_disruption_budget(tree: Json) -> Errors:
@@ -282,6 +226,7 @@ def pod_disruption_budget(tree: Json) -> Errors:
         found.append(invalid("spec", spec, "minAvailable and maxUnavailable cannot be both set"))
     for name in given:
         int_or_percent(spec[name], f"spec.{name}", found)
+        at_most_all(spec[name], f"spec.{name}", found)
     selector(spec.get("selector"), "spec.selector", found)
     policies = ("AlwaysAllow", "IfHealthyBudget")
     one_of(spec.get("unhealthyPodEvictionPolicy"), policies, "spec.unhealthyPodEvictionPolicy", found)
@@ -307,7 +252,7 @@ _SET_CHANGEABLE = (
 
 
 def stateful_set_update(new: Json, old: Json) -> Errors:
-    found = stateful_set(new)
+    found = stateful_set(new, updated=True)
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     if any(spec.get(name) != before.get(name) for name in spec.keys() | before.keys() if name not in _SET_CHANGEABLE):
         found.append(
@@ -326,13 +271,76 @@ def pod_template(tree: Json) -> Errors:
     return found
 
 
+# --- statuses ------------------------------------------------------------------------------------------------------------
+
+_SET_COUNTS = ("replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
+_REPLICA_COUNTS = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas")
+_DAEMON_COUNTS = (
+    "currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady", "observedGeneration",
+    "updatedNumberScheduled", "numberAvailable", "numberUnavailable", "collisionCount",
+)  # fmt: skip
+
+
+def _no_more_than(status: Json, names: tuple[str, ...], ready: str, found: Errors) -> None:
+    """Parts of the replicas are no more than all of them, those that are available no more than those that are ready."""
+    for name in names:
+        if (status.get(name) or 0) > (status.get("replicas") or 0):
+            found.append(invalid(f"status.{name}", status[name], "cannot be greater than status.replicas"))
+    if (status.get("availableReplicas") or 0) > (status.get("readyReplicas") or 0):
+        found.append(invalid("status.availableReplicas", status["availableReplicas"], f"cannot be greater than {ready}"))
+
+
+def _collisions(new: Json, old: Json, found: Errors) -> None:
+    count, before = ((tree.get("status") or {}).get("collisionCount") for tree in (new, old))
+    if before is not None and (count or 0) < before:
+        found.append(invalid("status.collisionCount", count or 0, "cannot be decremented"))
+
+
+def deployment_status(new: Json, old: Json) -> Errors:
+    found, status = metadata(new), new.get("status") or {}
+    names = (
+        "observedGeneration", "replicas", "updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas",
+        "terminatingReplicas", "collisionCount",
+    )  # fmt: skip
+    counts(status, names, found)
+    _no_more_than(status, ("updatedReplicas", "readyReplicas", "availableReplicas"), "readyReplicas", found)
+    _collisions(new, old, found)
+    return found
+
+
+def replica_set_status(new: Json, old: Json) -> Errors:
+    found, status = metadata(new), new.get("status") or {}
+    counts(status, (*_REPLICA_COUNTS, "observedGeneration", "terminatingReplicas"), found)
+    _no_more_than(status, _REPLICA_COUNTS[1:], "readyReplicas", found)
+    return found
+
+
+def stateful_set_status(new: Json, old: Json) -> Errors:
+    found, status = metadata(new), new.get("status") or {}
+    counts(status, (*_SET_COUNTS, "observedGeneration", "collisionCount"), found)
+    _no_more_than(status, _SET_COUNTS[1:], "status.readyReplicas", found)
+    _collisions(new, old, found)
+    return found
+
+
+def daemon_set_status(new: Json, old: Json) -> Errors:
+    found = metadata(new)
+    counts(new.get("status") or {}, _DAEMON_COUNTS, found)
+    _collisions(new, old, found)
+    return found
+
+
+def pod_disruption_budget_status(new: Json, old: Json) -> Errors:
+    found = metadata(new)
+    counts(new.get("status") or {}, ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), found)
+    return found
+
+
 CREATE = {
     ("apps", "Deployment"): deployment,
     ("apps", "ReplicaSet"): replica_set,
     ("apps", "StatefulSet"): stateful_set,
     ("apps", "DaemonSet"): daemon_set,
-    ("batch", "Job"): new_job,
-    ("batch", "CronJob"): cron_job,
     ("", "ReplicationController"): replication_controller,
     ("", "PodTemplate"): pod_template,
     ("policy", "PodDisruptionBudget"): pod_disruption_budget,
@@ -342,5 +350,12 @@ UPDATE = {
     ("apps", "ReplicaSet"): with_fixed_selector(replica_set),
     ("apps", "DaemonSet"): with_fixed_selector(daemon_set),
     ("apps", "StatefulSet"): stateful_set_update,
-    ("batch", "Job"): job_update,
+}
+STATUS = {
+    ("apps", "Deployment"): deployment_status,
+    ("apps", "ReplicaSet"): replica_set_status,
+    ("", "ReplicationController"): replica_set_status,
+    ("apps", "StatefulSet"): stateful_set_status,
+    ("apps", "DaemonSet"): daemon_set_status,
+    ("policy", "PodDisruptionBudget"): pod_disruption_budget_status,
 }

@@ -1,0 +1,391 @@
+"""The rules of jobs and of what starts them by the clock (local-cluster 5.8)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from hekla.local.apiserver.kind import FieldError
+from hekla.local.apiserver.objects import names
+from hekla.local.apiserver.objects.errors import duplicate, invalid, not_supported, required, too_long, too_many
+from hekla.local.apiserver.objects.validation import addresses
+from hekla.local.apiserver.objects.validation import pod as pods
+from hekla.local.apiserver.objects.validation.metadata import (
+    Errors,
+    counts,
+    immutable,
+    label_key,
+    matches,
+    metadata,
+    not_negative,
+    one_of,
+    selector,
+)
+from hekla.local.apiserver.objects.validation.workloads import unmatched
+
+Json = dict[str, Any]
+
+ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
+LONGEST_MANAGER = 63
+MOST_FAILURE_RULES, MOST_SUCCESS_RULES, MOST_CODES, MOST_CONDITIONS = 20, 20, 255, 20
+MOST_INDEXED = 100_000
+SOFT_COMPLETIONS, SOFT_PARALLELISM, SOFT_FAILURES = 100_000, 10_000, 10_000
+
+
+# --- a job's spec --------------------------------------------------------------------------------------------------------
+
+
+def _job_spec(spec: Json, path: str, found: Errors) -> None:
+    amounts = (
+        "parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished",
+        "backoffLimitPerIndex", "maxFailedIndexes",
+    )  # fmt: skip
+    counts(spec, amounts, found, path)
+    mode, per_index, most_failed = spec.get("completionMode"), spec.get("backoffLimitPerIndex"), spec.get("maxFailedIndexes")
+    if most_failed is not None and per_index is None:
+        found.append(required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
+    if spec.get("managedBy") is not None:
+        addresses.domain_path(spec["managedBy"], f"{path}.managedBy", found)
+        if len(spec["managedBy"].encode()) > LONGEST_MANAGER:
+            found.append(too_long(f"{path}.managedBy", LONGEST_MANAGER))
+    if mode is not None and mode not in ("NonIndexed", "Indexed"):
+        found.append(not_supported(f"{path}.completionMode", mode, ("NonIndexed", "Indexed")))
+    if mode == "Indexed":
+        _indexed(spec, path, found)
+    elif mode in (None, "NonIndexed"):
+        for name, value in (("backoffLimitPerIndex", per_index), ("maxFailedIndexes", most_failed)):
+            if value is not None:
+                found.append(invalid(f"{path}.{name}", value, "requires indexed completion mode"))
+    if spec.get("podFailurePolicy") is not None:
+        _failure_policy(spec, f"{path}.podFailurePolicy.rules", found)
+    if spec.get("successPolicy") is not None:
+        if mode != "Indexed":
+            found.append(invalid(f"{path}.successPolicy", spec["successPolicy"], "requires indexed completion mode"))
+        else:
+            _success_policy(spec, f"{path}.successPolicy.rules", found)
+    replaced = spec.get("podReplacementPolicy")
+    ways = ("Failed",) if spec.get("podFailurePolicy") is not None else ("Failed", "TerminatingOrFailed")
+    if replaced is not None and replaced not in ways:
+        found.append(not_supported(f"{path}.podReplacementPolicy", replaced, ways))
+    template = spec.get("template") or {}
+    pods.template(template, f"{path}.template", found)
+    policy, where = (template.get("spec") or {}).get("restartPolicy"), f"{path}.template.spec.restartPolicy"
+    if not policy or policy == "Always":
+        found.append(required(where, 'valid values: "OnFailure", "Never"'))
+    elif policy not in ("OnFailure", "Never"):
+        found.append(not_supported(where, policy, ("OnFailure", "Never")))
+    elif spec.get("podFailurePolicy") is not None and policy != "Never":
+        found.append(invalid(where, policy, 'only "Never" is supported when podFailurePolicy is specified'))
+
+
+def _indexed(spec: Json, path: str, found: Errors) -> None:
+    completions, parallelism, failed = spec.get("completions"), spec.get("parallelism"), spec.get("maxFailedIndexes")
+    if completions is None:
+        found.append(required(f"{path}.completions", "when completion mode is Indexed"))
+    if parallelism is not None and parallelism > MOST_INDEXED:
+        why = f"must be less than or equal to {MOST_INDEXED} when completion mode is Indexed"
+        found.append(invalid(f"{path}.parallelism", parallelism, why))
+    if completions is not None and failed is not None and failed > completions:
+        found.append(invalid(f"{path}.maxFailedIndexes", failed, "must be less than or equal to completions"))
+    if failed is not None and failed > MOST_INDEXED:
+        found.append(invalid(f"{path}.maxFailedIndexes", failed, f"must be less than or equal to {MOST_INDEXED}"))
+    if completions is None or completions <= SOFT_COMPLETIONS or spec.get("backoffLimitPerIndex") is None:
+        return
+    when = f"when completions are above {SOFT_COMPLETIONS} and used with backoff limit per index"
+    if failed is None:
+        found.append(required(f"{path}.maxFailedIndexes", f"must be specified when completions is above {SOFT_COMPLETIONS}"))
+    if parallelism is not None and parallelism > SOFT_PARALLELISM:
+        found.append(invalid(f"{path}.parallelism", parallelism, f"must be less than or equal to {SOFT_PARALLELISM} {when}"))
+    if failed is not None and failed > SOFT_FAILURES:
+        found.append(invalid(f"{path}.maxFailedIndexes", failed, f"must be less than or equal to {SOFT_FAILURES} {when}"))
+
+
+def _quoted(values: tuple[str, ...]) -> str:
+    return "valid values: [" + " ".join(f'"{value}"' for value in values) + "]"
+
+
+def _failure_policy(spec: Json, path: str, found: Errors) -> None:
+    rules = spec["podFailurePolicy"].get("rules") or ()
+    if len(rules) > MOST_FAILURE_RULES:
+        found.append(too_many(path, len(rules), MOST_FAILURE_RULES))
+    pod = (spec.get("template") or {}).get("spec") or {}
+    containers = {container.get("name") or "" for name in ("containers", "initContainers") for container in pod.get(name) or ()}
+    for position, rule in enumerate(rules):
+        where, action = f"{path}[{position}]", rule.get("action") or ""
+        if not action:
+            found.append(required(f"{where}.action", _quoted(ACTIONS)))
+        elif action == "FailIndex":
+            if spec.get("backoffLimitPerIndex") is None:
+                found.append(invalid(f"{where}.action", action, "requires the backoffLimitPerIndex to be set"))
+        elif action not in ACTIONS:
+            found.append(not_supported(f"{where}.action", action, ACTIONS))
+        codes, conditions = rule.get("onExitCodes"), rule.get("onPodConditions") or ()
+        if codes is not None:
+            _exit_codes(codes, f"{where}.onExitCodes", containers, found)
+        if conditions:
+            _pod_conditions(conditions, f"{where}.onPodConditions", found)
+        if (codes is not None) == bool(conditions):
+            why = (
+                "specifying both OnExitCodes and OnPodConditions is not supported"
+                if conditions
+                else ("specifying one of OnExitCodes and OnPodConditions is required")
+            )
+            found.append(FieldError(where, "FieldValueInvalid", f"Invalid value: {why}"))
+
+
+def _exit_codes(codes: Json, path: str, containers: set[str], found: Errors) -> None:
+    operator, values, name = codes.get("operator") or "", codes.get("values") or [], codes.get("containerName")
+    if not operator:
+        found.append(required(f"{path}.operator", _quoted(("In", "NotIn"))))
+    elif operator not in ("In", "NotIn"):
+        found.append(not_supported(f"{path}.operator", operator, ("In", "NotIn")))
+    if name is not None and name not in containers:
+        why = "must be one of the container or initContainer names in the pod template"
+        found.append(invalid(f"{path}.containerName", name, why))
+    if not values:
+        found.append(invalid(f"{path}.values", codes.get("values"), "at least one value is required"))
+    elif len(values) > MOST_CODES:
+        found.append(too_many(f"{path}.values", len(values), MOST_CODES))
+    for position, value in enumerate(values):
+        where = f"{path}.values[{position}]"
+        if operator == "In" and value == 0:
+            found.append(invalid(where, value, "must not be 0 for the In operator"))
+        if value in values[:position]:
+            found.append(duplicate(where, value))
+    if values != sorted(values):
+        found.append(invalid(f"{path}.values", values, "must be ordered"))
+
+
+def _pod_conditions(conditions: Any, path: str, found: Errors) -> None:
+    if len(conditions) > MOST_CONDITIONS:
+        found.append(too_many(path, len(conditions), MOST_CONDITIONS))
+    states = ("False", "True", "Unknown")
+    for position, pattern in enumerate(conditions):
+        where, kind, status = f"{path}[{position}]", pattern.get("type") or "", pattern.get("status") or ""
+        found += [invalid(f"{where}.type", kind, reason) for reason in label_key(kind)]
+        if not status:
+            found.append(required(f"{where}.status", _quoted(states)))
+        elif status not in states:
+            found.append(not_supported(f"{where}.status", status, states))
+
+
+def _success_policy(spec: Json, path: str, found: Errors) -> None:
+    rules, completions = spec["successPolicy"].get("rules") or (), spec.get("completions") or 0
+    if not rules:
+        found.append(required(path, "at least one rules must be specified when the successPolicy is specified"))
+    if len(rules) > MOST_SUCCESS_RULES:
+        found.append(too_many(path, len(rules), MOST_SUCCESS_RULES))
+    for position, rule in enumerate(rules):
+        where, count, indexes = f"{path}[{position}]", rule.get("succeededCount"), rule.get("succeededIndexes")
+        if count is None and indexes is None:
+            found.append(required(where, "at least one of succeededCount or succeededIndexes must be specified"))
+        total, why = _indexes(indexes, completions) if indexes is not None else (0, "")
+        if why:
+            found.append(invalid(f"{where}.succeededIndexes", indexes, f"error parsing succeededIndexes: {why}"))
+        if count is None:
+            continue
+        not_negative(count, f"{where}.succeededCount", found)
+        if count > completions:
+            why = f"must be less than or equal to {completions} (the number of specified completions)"
+            found.append(invalid(f"{where}.succeededCount", count, why))
+        if indexes is not None and count > total:
+            why = f"must be less than or equal to {total} (the number of indexes in the specified succeededIndexes field)"
+            found.append(invalid(f"{where}.succeededCount", count, why))
+
+
+def _indexes(text: str, completions: int) -> tuple[int, str]:
+    """(how many indexes a list like `1,3-5` holds, why it cannot be read)."""
+    total, last = 0, -1
+    for part in text.split(",") if text else ():
+        ends = part.split("-")
+        if len(ends) > 2:
+            return 0, f"the fragment \"{part}\" violates the requirement that an index interval can have at most two parts separated by '-'"
+        numbers = []
+        for end in ends:
+            if re.fullmatch("[+-]?[0-9]+", end) is None:
+                return 0, f'cannot convert string to integer for index: "{end}"'
+            numbers.append(int(end))
+            if numbers[-1] >= completions:
+                return 0, f'too large index: "{end}"'
+        if last >= numbers[0]:
+            return 0, f"non-increasing order, previous: {last}, current: {numbers[0]}"
+        if len(numbers) == 2 and numbers[0] >= numbers[1]:
+            return 0, f"non-increasing order, previous: {numbers[0]}, current: {numbers[1]}"
+        last = numbers[-1]
+        total += numbers[-1] - numbers[0] + 1
+    return total, ""
+
+
+# --- jobs ----------------------------------------------------------------------------------------------------------------
+
+_OWNER_LABELS = (("controller-uid", "uid"), ("job-name", "name"))
+_PREFIX = "batch.kubernetes.io/"
+
+
+def new_job(tree: Json) -> Errors:
+    meta, spec = tree["metadata"], tree.get("spec") or {}
+    template = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+    found = metadata(tree)
+    if meta.get("labels") == template:
+        # What a job is called for want of a name of its own it is called once it stands: only the template is asked about that.
+        found = [error for error in found if error.field != "metadata.labels"]
+    if not spec.get("manualSelector") and spec.get("selector") is not None:
+        said = {f"{prefix}{label}": meta.get(name) or "" for prefix in ("", _PREFIX) for label, name in _OWNER_LABELS}
+        if not matches(spec["selector"], said):
+            found.append(invalid("spec.selector", spec["selector"], "`selector` not auto-generated"))
+    _whole_spec(spec, found)
+    completions = spec.get("completions")
+    if spec.get("completionMode") == "Indexed" and completions:
+        last = f"{meta.get('name') or ''}-{completions - 1}"
+        if names.dns_label(last):
+            found.append(invalid("metadata.name", meta.get("name") or "", f"will not able to create pod with invalid DNS label: {last}"))
+    return found
+
+
+def _whole_spec(spec: Json, found: Errors) -> None:
+    _job_spec(spec, "spec", found)
+    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+    if spec.get("selector") is None:
+        found += [required("spec.selector"), unmatched(labels)]
+        return
+    before = len(found)
+    selector(spec["selector"], "spec.selector", found)
+    if len(found) == before and not matches(spec["selector"], labels):
+        found.append(unmatched(labels))
+
+
+_FREE_PLACEMENT = ("affinity", "nodeSelector", "tolerations", "schedulingGates")
+"""Of the pods of a job that has not begun."""
+
+
+def job_update(new: Json, old: Json) -> Errors:
+    found = metadata(new)
+    spec, before = new.get("spec") or {}, old.get("spec") or {}
+    _whole_spec(spec, found)
+    _completions(spec, before, found)
+    immutable(spec.get("selector"), before.get("selector"), "spec.selector", found)
+    _template_change(new, old, found)
+    for name in ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"):
+        immutable(spec.get(name), before.get(name), f"spec.{name}", found)
+    return found
+
+
+def _completions(spec: Json, before: Json, found: Errors) -> None:
+    wanted = spec.get("completions")
+    if spec.get("completionMode") != "Indexed":
+        immutable(wanted, before.get("completions"), "spec.completions", found)
+    elif wanted not in (None, before.get("completions")) and wanted != spec.get("parallelism"):
+        found.append(invalid("spec.completions", wanted, "can only be modified in tandem with spec.parallelism"))
+
+
+def _template_change(new: Json, old: Json, found: Errors) -> None:
+    template, before = ((tree.get("spec") or {}).get("template") or {} for tree in (new, old))
+    if template == before:
+        return
+    waits = bool((old.get("spec") or {}).get("suspend")) and not (old.get("status") or {}).get("startTime")
+    if waits:
+        pod = dict(template.get("spec") or {})
+        for name in _FREE_PLACEMENT:
+            pod.pop(name, None)
+            if name in (before.get("spec") or {}):
+                pod[name] = before["spec"][name]
+        meta = {**(template.get("metadata") or {})}
+        for name in ("labels", "annotations"):
+            meta.pop(name, None)
+            if name in (before.get("metadata") or {}):
+                meta[name] = before["metadata"][name]
+        template = {**template, "spec": pod, **({"metadata": meta} if meta else {})}
+    immutable(template, before, "spec.template", found)
+
+
+def job_status(new: Json, old: Json) -> Errors:
+    found = metadata(new)
+    counts(new.get("status") or {}, ("active", "succeeded", "failed", "ready", "terminating"), found)
+    return found
+
+
+# --- cron jobs -----------------------------------------------------------------------------------------------------------
+
+_CRON_FIELD = re.compile(r"(\*|\?|[0-9A-Za-z]+(-[0-9A-Za-z]+)?)(/[0-9]+)?(,(\*|\?|[0-9A-Za-z]+(-[0-9A-Za-z]+)?)(/[0-9]+)?)*").fullmatch
+_CRON_NAMES = {"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"}
+_ZONE_PART = re.compile(r"[A-Za-z.\-_0-9+]{1,14}").fullmatch
+
+
+def cron_reason(schedule: str) -> str:
+    """Why a text is no schedule; empty when it is one."""
+    if schedule in _CRON_NAMES or schedule.startswith("@every "):
+        return ""
+    parts = schedule.split()
+    if len(parts) != 5:
+        return f"expected exactly 5 fields, found {len(parts)}: [{' '.join(parts)}]"
+    for part in parts:
+        if _CRON_FIELD(part) is None:
+            return f"failed to parse field {part}"
+    limits = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
+    for part, (low, high) in zip(parts, limits, strict=True):
+        for number in re.findall(r"(?<![/\d])\d+", part):
+            if not low <= int(number) <= high:
+                side = f"above maximum ({high})" if int(number) > high else f"below minimum ({low})"
+                return f"end of range ({number}) {side}: {part}"
+    return ""
+
+
+def _zone_reason(name: str) -> str:
+    if not name:
+        return "timeZone must be nil or non-empty string"
+    for part in name.split("/"):
+        if part in (".", "..") or part.startswith("-") or _ZONE_PART(part) is None:
+            return f"unknown time zone {name}"
+    if name.lower() == "local":
+        return "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return f"unknown time zone {name}"
+    return ""
+
+
+def new_cron_job(tree: Json) -> Errors:
+    found = cron_job(tree)
+    name = (tree.get("metadata") or {}).get("name") or ""
+    if len(name) > 52:
+        found.append(invalid("metadata.name", name, "must be no more than 52 characters"))
+    return found
+
+
+def cron_job(tree: Json, old: Json | None = None) -> Errors:
+    found = metadata(tree)
+    spec, before = tree.get("spec") or {}, (old or {}).get("spec") or {}
+    schedule, zone = spec.get("schedule") or "", spec.get("timeZone")
+    if not schedule:
+        found.append(required("spec.schedule"))
+    else:
+        zoned = "TZ=" in schedule
+        why = "" if zoned else cron_reason(schedule)
+        if why:
+            found.append(invalid("spec.schedule", schedule, why))
+        if "TZ" in schedule and "TZ" not in (before.get("schedule") or ""):
+            found.append(invalid("spec.schedule", schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"))
+        elif "TZ" in schedule and zone is not None:
+            found.append(invalid("spec.schedule", schedule, "cannot use both timeZone field and TZ or CRON_TZ in schedule"))
+    not_negative(spec.get("startingDeadlineSeconds"), "spec.startingDeadlineSeconds", found)
+    if zone is not None and (old is None or zone != before.get("timeZone")):
+        why = _zone_reason(zone)
+        if why:
+            found.append(invalid("spec.timeZone", zone, why))
+    one_of(spec.get("concurrencyPolicy"), ("Allow", "Forbid", "Replace"), "spec.concurrencyPolicy", found, needed=True)
+    job, path = (spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec"
+    _job_spec(job, path, found)
+    if job.get("selector") is not None:
+        found.append(invalid(f"{path}.selector", job["selector"], "`selector` will be auto-generated"))
+    if job.get("manualSelector"):
+        found.append(not_supported(f"{path}.manualSelector", True, ("nil", "false")))
+    counts(spec, ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"), found, "spec")
+    return found
+
+
+CREATE = {("batch", "Job"): new_job, ("batch", "CronJob"): new_cron_job}
+UPDATE: dict[tuple[str, str], Callable[[Json, Json], Errors]] = {("batch", "Job"): job_update, ("batch", "CronJob"): cron_job}
+STATUS = {("batch", "Job"): job_status}

@@ -1,0 +1,456 @@
+"""The rules of volumes, of claims for them, and of what drivers register (local-cluster 5.9)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hekla.local.apiserver.objects import names
+from hekla.local.apiserver.objects.amounts import amount
+from hekla.local.apiserver.objects.errors import duplicate, forbidden, invalid, not_supported, required, too_long
+from hekla.local.apiserver.objects.validation.metadata import (
+    Errors,
+    fixed_text,
+    immutable,
+    label_key,
+    metadata,
+    not_negative,
+    one_of,
+    selector,
+)
+from hekla.local.apiserver.objects.validation.placement import node_selector
+from hekla.local.apiserver.objects.validation.resources import amounts
+from hekla.local.apiserver.objects.validation.volumes import host_path
+
+Json = dict[str, Any]
+
+MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+VOLUME_SOURCES = (
+    "hostPath", "gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "flocker", "nfs", "rbd", "quobyte", "cephfs", "iscsi",
+    "cinder", "fc", "flexVolume", "azureFile", "vsphereVolume", "photonPersistentDisk", "portworxVolume", "azureDisk", "scaleIO",
+    "local", "storageos", "csi",
+)  # fmt: skip
+MOST_PARAMETERS, LARGEST_PARAMETERS = 512, 256 * 1024
+LONGEST_NODE_ID = 256
+LONGEST_DRIVER = 63
+
+
+# --- volumes and claims --------------------------------------------------------------------------------------------------
+
+
+def _access_modes(values: Any, path: str, found: Errors) -> None:
+    for mode in values or ():
+        if mode not in MODES:
+            found.append(not_supported(path, mode, MODES))
+    known = {mode for mode in values or () if mode in MODES}
+    if "ReadWriteOncePod" in known and len(known) > 1:
+        found.append(forbidden(path, "may not use ReadWriteOncePod with other access modes"))
+
+
+def persistent_volume(tree: Json) -> Errors:
+    found = metadata(tree)
+    _volume_spec(tree.get("spec") or {}, "spec", found)
+    return found
+
+
+def _volume_spec(spec: Json, path: str, found: Errors, *, inline: bool = False) -> None:
+    """`inline`: within an attachment, where only a driver's own volumes may stand."""
+    if inline:
+        for name in ("claimRef", "capacity"):
+            if spec.get(name):
+                found.append(forbidden(f"{path}.{name}", "may not be specified in the context of inline volumes"))
+        if spec.get("csi") is None:
+            found.append(required(f"{path}.csi", "has to be specified in the context of inline volumes"))
+    if not spec.get("accessModes"):
+        found.append(required(f"{path}.accessModes"))
+    _access_modes(spec.get("accessModes"), f"{path}.accessModes", found)
+    if not inline:
+        _capacity(spec.get("capacity"), f"{path}.capacity", found)
+    policy = spec.get("persistentVolumeReclaimPolicy")
+    if inline and policy and policy != "Retain":
+        found.append(forbidden(f"{path}.persistentVolumeReclaimPolicy", "may only be Retain in the context of inline volumes"))
+    elif not inline:
+        one_of(policy, ("Delete", "Recycle", "Retain"), f"{path}.persistentVolumeReclaimPolicy", found)
+    placed = spec.get("nodeAffinity")
+    if placed is not None:
+        if inline:
+            found.append(forbidden(f"{path}.nodeAffinity", "may not be specified in the context of inline volumes"))
+        elif placed.get("required") is None:
+            found.append(required(f"{path}.nodeAffinity.required", "must specify required node constraints"))
+        else:
+            node_selector(placed["required"], f"{path}.nodeAffinity.required", found)
+    _sources(spec, path, found)
+    group = spec.get("storageClassName")
+    if group:
+        found += [invalid(f"{path}.storageClassName", group, reason) for reason in names.dns_subdomain(group)]
+    if not inline:
+        one_of(spec.get("volumeMode"), ("Block", "Filesystem"), f"{path}.volumeMode", found)
+
+
+def _capacity(capacity: Json | None, path: str, found: Errors) -> None:
+    if not capacity:
+        found.append(required(path))
+    if "storage" not in (capacity or {}) or len(capacity or {}) > 1:
+        found.append(not_supported(path, capacity, ("storage",)))
+    for name, text in (capacity or {}).items():
+        amounts({name: text}, path, found)
+        if amount(text).nanos <= 0:
+            found.append(invalid(f"{path}[{name}]", text, "must be greater than zero"))
+
+
+def _sources(spec: Json, path: str, found: Errors) -> None:
+    given = [name for name in VOLUME_SOURCES if spec.get(name) is not None]
+    for name in given[1:]:
+        found.append(forbidden(f"{path}.{name}", "may not specify more than 1 volume type"))
+    if not given:
+        found.append(required(path, "must specify a volume type"))
+        return
+    source, where = spec[given[0]], f"{path}.{given[0]}"
+    if given[0] == "hostPath":
+        host_path(source, where, found)
+        if source.get("path") == "/" and spec.get("persistentVolumeReclaimPolicy") == "Recycle":
+            why = "may not be 'recycle' for a hostPath mount of '/'"
+            found.append(forbidden(f"{path}.persistentVolumeReclaimPolicy", why))
+    elif given[0] == "nfs":
+        for name in ("server", "path"):
+            if not source.get(name):
+                found.append(required(f"{where}.{name}"))
+        if source.get("path") and not source["path"].startswith("/"):
+            found.append(invalid(f"{where}.path", source["path"], "must be an absolute path"))
+    elif given[0] == "local":
+        if not source.get("path"):
+            found.append(required(f"{where}.path"))
+        elif ".." in source["path"].split("/"):
+            found.append(invalid(f"{where}.path", source["path"], "must not contain '..'"))
+        if spec.get("nodeAffinity") is None:
+            found.append(required("metadata.annotations", "Local volume requires node affinity"))
+    elif given[0] == "csi":
+        driver_name(source.get("driver") or "", f"{where}.driver", found)
+        if not source.get("volumeHandle"):
+            found.append(required(f"{where}.volumeHandle"))
+
+
+def persistent_volume_update(new: Json, old: Json) -> Errors:
+    found = persistent_volume(new)
+    spec, before = new.get("spec") or {}, old.get("spec") or {}
+    sources, previous = ({name: tree[name] for name in VOLUME_SOURCES if name in tree} for tree in (spec, before))
+    if sources != previous:
+        found.append(forbidden("spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation"))
+    immutable(spec.get("volumeMode"), before.get("volumeMode"), "volumeMode", found)
+    return found
+
+
+def persistent_volume_claim(tree: Json) -> Errors:
+    found = metadata(tree)
+    spec = tree.get("spec") or {}
+    claim_spec(spec, "spec", found)
+    return found
+
+
+def claim_spec(spec: Json, path: str, found: Errors) -> None:
+    if not spec.get("accessModes"):
+        found.append(required(f"{path}.accessModes", "at least 1 access mode is required"))
+    selector(spec.get("selector"), f"{path}.selector", found)
+    _access_modes(spec.get("accessModes"), f"{path}.accessModes", found)
+    requests, where = (spec.get("resources") or {}).get("requests") or {}, f"{path}.resources[storage]"
+    if "storage" not in requests:
+        found.append(required(where))
+    elif amount(requests["storage"]).nanos <= 0:
+        found.append(invalid(where, requests["storage"], "must be greater than zero"))
+    for name in ("storageClassName", "volumeAttributesClassName"):
+        if spec.get(name):
+            found += [invalid(f"{path}.{name}", spec[name], reason) for reason in names.dns_subdomain(spec[name])]
+        if name == "storageClassName":
+            one_of(spec.get("volumeMode"), ("Block", "Filesystem"), f"{path}.volumeMode", found)
+            for source in ("dataSource", "dataSourceRef"):
+                if spec.get(source) is not None:
+                    _data_source(spec[source], f"{path}.{source}", found)
+
+
+def _data_source(source: Json, path: str, found: Errors) -> None:
+    for name in ("name", "kind"):
+        if not source.get(name):
+            found.append(required(f"{path}.{name}"))
+    group = source.get("apiGroup") or ""
+    if not group and source.get("kind") != "PersistentVolumeClaim":
+        found.append(invalid(path, source.get("kind", ""), "must be 'PersistentVolumeClaim' when referencing the default apiGroup"))
+    if group:
+        found += [invalid(f"{path}.apiGroup", group, reason) for reason in names.dns_subdomain(group)]
+
+
+CLAIM_RULE = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+
+
+def persistent_volume_claim_update(new: Json, old: Json) -> Errors:
+    found = persistent_volume_claim(new)
+    spec, before = dict(new.get("spec") or {}), dict(old.get("spec") or {})
+    bound = (new.get("status") or {}).get("phase") == "Bound"
+    sizes = [((tree.get("resources") or {}).get("requests") or {}).get("storage", "0") for tree in (spec, before)]
+    if not before.get("volumeName"):
+        before["volumeName"] = spec.get("volumeName")
+    if before.get("storageClassName") is None:
+        before["storageClassName"] = spec.get("storageClassName")
+    if bound:
+        resources = spec.get("resources") or {}
+        if resources.get("requests"):
+            spec["resources"] = {**resources, "requests": {**resources["requests"], "storage": sizes[1]}}
+        before["volumeAttributesClassName"] = spec.get("volumeAttributesClassName")
+    if _given(spec) != _given(before):
+        found.append(forbidden("spec", CLAIM_RULE))
+    if amount(sizes[0]) < amount(sizes[1]):
+        capacity = ((old.get("status") or {}).get("capacity") or {}).get("storage", "0")
+        if amount(sizes[0]) <= amount(capacity):
+            found.append(forbidden("spec.resources.requests.storage", "field can not be less than status.capacity"))
+    immutable(spec.get("volumeMode"), before.get("volumeMode"), "volumeMode", found)
+    return found
+
+
+def _given(tree: Json) -> Json:
+    return {name: value for name, value in tree.items() if value is not None}
+
+
+def persistent_volume_claim_status(new: Json, old: Json) -> Errors:
+    found = metadata(new)
+    for name, text in ((new.get("status") or {}).get("capacity") or {}).items():
+        if amount(text).nanos < 0:
+            found.append(invalid(f"status.capacity[{name}]", amount(text).nanos // 10**9, "must be a valid resource quantity"))
+    return found
+
+
+# --- classes -------------------------------------------------------------------------------------------------------------
+
+
+def storage_class(tree: Json) -> Errors:
+    found = metadata(tree)
+    _provisioner(tree.get("provisioner") or "", "provisioner", found)
+    _parameters(tree.get("parameters") or {}, found)
+    one_of(tree.get("reclaimPolicy"), ("Delete", "Retain"), "reclaimPolicy", found)
+    one_of(tree.get("volumeBindingMode"), ("Immediate", "WaitForFirstConsumer"), "volumeBindingMode", found, needed=True)
+    terms: list[Json] = []
+    for position, term in enumerate(tree.get("allowedTopologies") or ()):
+        path = f"allowedTopologies[{position}]"
+        _topology(term, path, found)
+        if term in terms:
+            found.append(duplicate(f"{path}.matchLabelExpressions", ""))
+        terms.append(term)
+    return found
+
+
+def _provisioner(name: str, path: str, found: Errors) -> None:
+    if not name:
+        found.append(required(path))
+    else:
+        found += [invalid(path, name.lower(), reason) for reason in label_key(name.lower())]
+
+
+def _parameters(parameters: Json, found: Errors, *, needed: bool = False) -> None:
+    if len(parameters) > MOST_PARAMETERS:
+        found.append(too_long("parameters", MOST_PARAMETERS))
+        return
+    if "" in parameters:
+        found.append(invalid("parameters", "", "field can not be empty."))
+    if sum(len(key.encode()) + len(value.encode()) for key, value in parameters.items()) > LARGEST_PARAMETERS:
+        found.append(too_long("parameters", LARGEST_PARAMETERS))
+    if needed and not parameters:
+        found.append(required("parameters", "must contain at least one key/value pair"))
+
+
+def _topology(term: Json, path: str, found: Errors) -> None:
+    seen: set[str] = set()
+    for position, wanted in enumerate(term.get("matchLabelExpressions") or ()):
+        where, key = f"{path}.matchLabelExpressions[{position}]", wanted.get("key") or ""
+        values: set[str] = set()
+        if not wanted.get("values"):
+            found.append(required(f"{where}.values"))
+        for index, value in enumerate(wanted.get("values") or ()):
+            if value in values:
+                found.append(duplicate(f"{where}.values[{index}]", value))
+            values.add(value)
+        found += [invalid(f"{where}.key", key, reason) for reason in label_key(key)]
+        if key in seen:
+            found.append(duplicate(f"{where}.key", key))
+        seen.add(key)
+
+
+def storage_class_update(new: Json, old: Json) -> Errors:
+    found = storage_class(new)
+    immutable(new.get("parameters"), old.get("parameters"), "parameters", found)
+    fixed_text(new, old, "provisioner", "provisioner", found)
+    for name in ("reclaimPolicy", "volumeBindingMode"):
+        immutable(new.get(name), old.get(name), name, found)
+    return found
+
+
+def attributes_class(tree: Json) -> Errors:
+    found = metadata(tree)
+    _provisioner(tree.get("driverName") or "", "driverName", found)
+    _parameters(tree.get("parameters") or {}, found, needed=True)
+    return found
+
+
+def attributes_class_update(new: Json, old: Json) -> Errors:
+    found = attributes_class(new)
+    for name in ("driverName", "parameters"):
+        if new.get(name) != old.get(name):
+            found.append(forbidden(name, "updates to " + name + " are forbidden."))
+    return found
+
+
+# --- drivers -------------------------------------------------------------------------------------------------------------
+
+
+def driver_name(name: str, path: str, found: Errors) -> None:
+    if not name:
+        found.append(required(path))
+        return
+    if len(name.encode()) > LONGEST_DRIVER:
+        found.append(too_long(path, LONGEST_DRIVER))
+    found += [invalid(path, name, reason) for reason in names.dns_subdomain(name.lower())]
+
+
+def csi_node(tree: Json) -> Errors:
+    found = metadata(tree)
+    seen: set[str] = set()
+    for position, driver in enumerate((tree.get("spec") or {}).get("drivers") or ()):
+        path = f"spec.drivers[{position}]"
+        name, node = driver.get("name") or "", driver.get("nodeID") or ""
+        driver_name(name, f"{path}.name", found)
+        if not node:
+            found.append(required(f"{path}.nodeID"))
+        elif len(node.encode()) > LONGEST_NODE_ID:
+            found.append(invalid(f"{path}.nodeID", node, f"must be {LONGEST_NODE_ID} characters or less"))
+        not_negative((driver.get("allocatable") or {}).get("count"), f"{path}.allocatable.count", found)
+        if name in seen:
+            found.append(duplicate(f"{path}.name", name))
+        seen.add(name)
+        keys: set[str] = set()
+        for key in driver.get("topologyKeys") or ():
+            if not key:
+                found.append(required(path))
+            if key in keys:
+                found.append(duplicate(path, key))
+            keys.add(key)
+            found += [invalid(path, key, reason) for reason in label_key(key)]
+    return found
+
+
+def csi_node_update(new: Json, old: Json) -> Errors:
+    found = csi_node(new)
+    for before in (old.get("spec") or {}).get("drivers") or ():
+        for driver in (new.get("spec") or {}).get("drivers") or ():
+            if driver.get("name") == before.get("name"):
+                fixed = [{key: entry.get(key) for key in ("name", "nodeID", "topologyKeys")} for entry in (driver, before)]
+                immutable(fixed[0], fixed[1], "spec.drivers", found)
+    return found
+
+
+_SHORTEST_TOKEN, _LONGEST_TOKEN = 600, 1 << 32
+
+
+def csi_driver(tree: Json) -> Errors:
+    found = metadata(tree)
+    spec = tree.get("spec") or {}
+    # The first one is spelled so in Kubernetes' message.
+    for name, shown in (("attachRequired", "attachedRequired"), ("podInfoOnMount", ""), ("storageCapacity", "")):
+        if spec.get(name) is None:
+            found.append(required(f"spec.{shown or name}"))
+    policies = ("File", "None", "ReadWriteOnceWithFSType")
+    one_of(spec.get("fsGroupPolicy"), policies, "spec.fsGroupPolicy", found, known=spec.get("fsGroupPolicy") == "")
+    audiences: set[str] = set()
+    for position, asked in enumerate(spec.get("tokenRequests") or ()):
+        path, audience, seconds = f"spec.tokenRequests[{position}]", asked.get("audience") or "", asked.get("expirationSeconds")
+        if audience in audiences:
+            found.append(duplicate(f"{path}.audience", audience))
+            continue
+        audiences.add(audience)
+        if seconds is not None and seconds < _SHORTEST_TOKEN:
+            found.append(invalid(f"{path}.expirationSeconds", seconds, "may not specify a duration less than 10 minutes"))
+        if seconds is not None and seconds > _LONGEST_TOKEN:
+            found.append(invalid(f"{path}.expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds"))
+    for mode in spec.get("volumeLifecycleModes") or ():
+        if mode not in ("Persistent", "Ephemeral"):
+            found.append(not_supported("spec.volumeLifecycleModes", mode, ("Persistent", "Ephemeral")))
+    if spec.get("seLinuxMount") is None:
+        found.append(required("spec.seLinuxMount"))
+    period = spec.get("nodeAllocatableUpdatePeriodSeconds")
+    if period is not None and period < 10:
+        found.append(invalid("spec.nodeAllocatableUpdatePeriodSeconds", period, "must be greater than or equal to 10 seconds"))
+    if spec.get("serviceAccountTokenInSecrets") is not None and not spec.get("tokenRequests"):
+        why = "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
+        found.append(invalid("spec.serviceAccountTokenInSecrets", spec["serviceAccountTokenInSecrets"], why))
+    return found
+
+
+def csi_driver_update(new: Json, old: Json) -> Errors:
+    found = csi_driver(new)
+    spec, before = new.get("spec") or {}, old.get("spec") or {}
+    for name, shown in (("attachRequired", "attachedRequired"), ("volumeLifecycleModes", "volumeLifecycleModes")):
+        immutable(spec.get(name), before.get(name), f"spec.{shown}", found)
+    return found
+
+
+def csi_storage_capacity(tree: Json) -> Errors:
+    found = metadata(tree)
+    selector(tree.get("nodeTopology"), "nodeTopology", found)
+    name = tree.get("storageClassName") or ""
+    found += [invalid("storageClassName", name, reason) for reason in names.dns_subdomain(name)]
+    if tree.get("capacity") is not None and amount(tree["capacity"]).nanos < 0:
+        found.append(invalid("capacity", tree["capacity"], "must be greater than or equal to 0"))
+    return found
+
+
+def csi_storage_capacity_update(new: Json, old: Json) -> Errors:
+    found = csi_storage_capacity(new)
+    immutable(new.get("nodeTopology"), old.get("nodeTopology"), "nodeTopology", found)
+    fixed_text(new, old, "storageClassName", "storageClassName", found)
+    return found
+
+
+def volume_attachment(tree: Json) -> Errors:
+    found = metadata(tree)
+    spec = tree.get("spec") or {}
+    driver_name(spec.get("attacher") or "", "spec.attacher", found)
+    source = spec.get("source") or {}
+    name, inline = source.get("persistentVolumeName"), source.get("inlineVolumeSpec")
+    rule = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
+    if name is None and inline is None:
+        found.append(required("spec.source", rule))
+    elif name is not None and inline is not None:
+        found.append(forbidden("spec.source", rule))
+    elif name == "":
+        found.append(required("spec.source.persistentVolumeName", "must specify non empty persistentVolumeName"))
+    elif inline is not None:
+        _volume_spec(inline, "spec.source.inlineVolumeSpec", found, inline=True)
+    node = spec.get("nodeName") or ""
+    found += [invalid("spec.nodeName", node, reason) for reason in names.dns_subdomain(node)]
+    if name is not None:
+        found += [invalid("spec.source.persistentVolumeName", name, reason) for reason in names.dns_subdomain(name)]
+    return found
+
+
+def volume_attachment_update(new: Json, old: Json) -> Errors:
+    found = volume_attachment(new)
+    immutable(new.get("spec"), old.get("spec"), "spec", found)
+    return found
+
+
+CREATE = {
+    ("", "PersistentVolume"): persistent_volume,
+    ("", "PersistentVolumeClaim"): persistent_volume_claim,
+    ("storage.k8s.io", "StorageClass"): storage_class,
+    ("storage.k8s.io", "VolumeAttributesClass"): attributes_class,
+    ("storage.k8s.io", "CSINode"): csi_node,
+    ("storage.k8s.io", "CSIDriver"): csi_driver,
+    ("storage.k8s.io", "CSIStorageCapacity"): csi_storage_capacity,
+    ("storage.k8s.io", "VolumeAttachment"): volume_attachment,
+}
+UPDATE = {
+    ("", "PersistentVolume"): persistent_volume_update,
+    ("", "PersistentVolumeClaim"): persistent_volume_claim_update,
+    ("storage.k8s.io", "StorageClass"): storage_class_update,
+    ("storage.k8s.io", "VolumeAttributesClass"): attributes_class_update,
+    ("storage.k8s.io", "CSINode"): csi_node_update,
+    ("storage.k8s.io", "CSIDriver"): csi_driver_update,
+    ("storage.k8s.io", "CSIStorageCapacity"): csi_storage_capacity_update,
+    ("storage.k8s.io", "VolumeAttachment"): volume_attachment_update,
+}
+STATUS = {("", "PersistentVolumeClaim"): persistent_volume_claim_status}
