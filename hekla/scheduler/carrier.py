@@ -27,7 +27,7 @@ from hekla.kube.lane import Lane
 from hekla.scheduler.claims import ClaimBinder, ClaimError
 from hekla.scheduler.devices import LockError, lock_node, lock_of, unlock_node
 from hekla.scheduler.feed import LeftOut
-from hekla.scheduler.groups import LONGEST_GATHERED, GroupStatuses, now
+from hekla.scheduler.groups import GroupStatuses, now
 from hekla.scheduler.metrics import BIND_CALL, BOUND, FAILED_BINDS, PRE_BIND, PRE_BOUND
 from hekla.scheduler.volumes import VolumeBinder, VolumeError
 
@@ -46,7 +46,9 @@ changes with each of them; writing every one cost five writes a pod, more than a
 QUEUES_GATHERED = 1.0
 """Seconds for which what a queue holds is gathered."""
 LONGEST_HELD = 3.0
-"""Seconds after which a reason is written even if it keeps changing."""
+"""Seconds after which a reason is written even if it keeps changing; and for which it must stand where the server is busy."""
+LONGEST_SILENCE = 10.0
+"""Seconds after which pods and groups are told why they wait, however busy the server is."""
 
 
 def split(key: str) -> tuple[str, str]:
@@ -62,6 +64,13 @@ class Held(NamedTuple):
     since: float
     """When the pod's first unwritten condition came (loop time)."""
     changed: float
+
+
+class Complaint(NamedTuple):
+    """What a group that waits would be told, the newest text, and when the first came (loop time)."""
+
+    event: Event
+    since: float
 
 
 class Carrier:
@@ -85,7 +94,7 @@ class Carrier:
         """The write in flight for a PodGroup, pod condition or queue; a newer one for the same object waits for it."""
         self.lane = Lane(self.launch)
         self.groups = GroupStatuses(client, state, self.in_turn, self.lane, seen)
-        self.complaints: dict[tuple[str, str], Event] = {}
+        self.complaints: dict[tuple[str, str], Complaint] = {}
         """Events about groups that wait, until it is clear that they go on waiting."""
         self.queues: dict[str, QueueStatus] = {}
         """The newest of what queues hold that waits to be written."""
@@ -238,17 +247,25 @@ class Carrier:
 
     def hold_complaint(self, event: Event) -> None:
         """Tells why a group waits once that has stood for a while: most groups wait for nothing but their pods, and not for long."""
+        loop = asyncio.get_running_loop()
         if not self.complaints:
-            asyncio.get_running_loop().call_later(self.client.pace.gather(STANDS, LONGEST_GATHERED), self.tell_complaints)
-        self.complaints[event.key, event.reason] = event
+            loop.call_later(STANDS, self.tell_complaints)
+        before = self.complaints.get((event.key, event.reason))
+        self.complaints[event.key, event.reason] = Complaint(event, before.since if before else loop.time())
 
     def tell_complaints(self) -> None:
-        """Tells what is still true."""
-        held, self.complaints = self.complaints, {}
-        for event in held.values():
+        """Tells what has stood for long enough and is still true."""
+        loop = asyncio.get_running_loop()
+        stands = self.client.pace.gather(STANDS, LONGEST_SILENCE)
+        for held, (event, since) in list(self.complaints.items()):
             job = self.state.jobs.get(event.key)
-            if job is not None and job.phase in WAITING:
+            if job is None or job.phase not in WAITING:
+                del self.complaints[held]
+            elif loop.time() - since >= stands:
+                del self.complaints[held]
                 self.record(event)
+        if self.complaints:
+            loop.call_later(STANDS / 2, self.tell_complaints)
 
     def hold_queue(self, queue: QueueStatus) -> None:
         """Writes what a queue holds once in a while: it changes with every pod, and nobody waits for it."""
@@ -267,10 +284,12 @@ class Carrier:
         """Writes the conditions that have stood long enough, of the pods that are still pending."""
         loop = asyncio.get_running_loop()
         now = loop.time()
+        pace = self.client.pace
+        stands, longest = pace.gather(STANDS, LONGEST_HELD), pace.gather(LONGEST_HELD, LONGEST_SILENCE)
         for pod, held in list(self.waiting.items()):
             if not self.is_pending(pod):
                 del self.waiting[pod]
-            elif now - held.changed >= STANDS or now - held.since >= LONGEST_HELD:
+            elif now - held.changed >= stands or now - held.since >= longest:
                 del self.waiting[pod]
                 self.lane.put(f"pod {pod}", partial(self.begin_condition, held))
         if self.waiting:

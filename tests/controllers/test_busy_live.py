@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from hekla.api import batch, scheduling
 from hekla.api.meta import ObjectMeta
 from hekla.controllers.daemon import FLAGS, POOL, controllers_of
+from hekla.controllers.job import controller
 from hekla.controllers.job.controller import JobController
 from hekla.kube.client import Client
 from hekla.kube.config import load
@@ -89,6 +91,41 @@ async def test_a_group_that_is_gone_already_is_not_waited_for(scene: Scene) -> N
     gone = scheduling.PodGroup(metadata=ObjectMeta(name="gone", namespace="default", uid="1-2-3"))
     await scene.controller._delete_group("default/again", gone)
     assert scene.controller.expectations.satisfied("default/again")
+
+
+async def test_jobs_write_a_few_at_a_time_and_each_has_its_turn(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller, "LONGEST_INTERVAL", 0.05)
+    scene.controller._lane.width = 1
+    writing: set[str] = set()
+    together: list[int] = []
+    write = scene.controller._write_status
+
+    async def counted(job: batch.Job, memory: Any, status: batch.JobStatus) -> batch.Job:
+        writing.add(job.metadata.name)
+        together.append(len(writing))
+        try:
+            return await write(job, memory, status)
+        finally:
+            writing.discard(job.metadata.name)
+
+    monkeypatch.setattr(scene.controller, "_write_status", counted)
+    names = [f"turn-{n}" for n in range(8)]
+    for name in names:
+        await scene.cluster.job(name, a_task("a"))
+    for name in names:
+        await scene.cluster.phase(name, "Running")
+        assert scene.cluster.phases[name] == ["", "Pending", "Running"]
+    assert max(together) == 1
+
+
+async def test_a_turn_ends_with_its_job(scene: Scene) -> None:
+    scene.cluster.running = False
+    await scene.cluster.job("gone", a_task("a"))
+    await scene.cluster.until(lambda: scene.held_back("gone") == "Pending", lambda: scene.held_back("gone"))
+    turn = scene.controller._memory["default/gone"].turn = asyncio.Event()
+    await scene.cluster.client.delete(batch.JOB, "gone", "default", propagation="Background")
+    async with asyncio.timeout(10):
+        await turn.wait()
 
 
 async def test_a_command_does_not_wait(scene: Scene) -> None:

@@ -210,8 +210,27 @@ async def test_why_a_group_waits_is_told_once_it_goes_on_waiting(
     ]))  # fmt: skip
     assert scene.events.told == []
     scene.world.state.jobs["default/job"].phase = phase
-    await asyncio.sleep(0.05)
+    async with asyncio.timeout(5):
+        while scene.carrier.complaints:
+            await asyncio.sleep(0.005)
     assert scene.events.told == ([("PodGroup/job", "Warning", "Unschedulable", "1/1 tasks")] if told else [])
+
+
+async def test_a_complaint_stands_for_its_own_time_however_long_another_has_stood(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carrying, "STANDS", 0.01)
+    waits = {"old": 0.0, "new": 3600.0}
+    for name, ahead in waits.items():
+        scene.world.job(name, cpu=1)
+        scene.world.state.jobs[f"default/{name}"].phase = "Inqueue"
+        scene.carrier.hold_complaint(Event("PodGroup", f"default/{name}", "u", "Warning", "Unschedulable", "1/1 tasks"))
+        held = scene.carrier.complaints[f"default/{name}", "Unschedulable"]
+        scene.carrier.complaints[f"default/{name}", "Unschedulable"] = held._replace(since=held.since + ahead)
+    scene.carrier.hold_complaint(Event("PodGroup", "default/new", "u", "Warning", "Unschedulable", "0/1 tasks"))
+    async with asyncio.timeout(5):
+        while not scene.events.told:
+            await asyncio.sleep(0.005)
+    assert [where for where, *_ in scene.events.told] == ["PodGroup/old"]
+    assert [held.event.message for held in scene.carrier.complaints.values()] == ["0/1 tasks"]
 
 
 async def test_a_slow_server_is_told_few_reasons_at_a_time_and_none_that_is_past(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,10 +250,15 @@ async def test_a_slow_server_is_told_few_reasons_at_a_time_and_none_that_is_past
         conditions=[PodCondition(f"default/{name}", uids[name], "Unschedulable", "not all are there", "") for name in pods],
         events=[Event("Pod", f"default/{name}", uids[name], "Warning", "FailedScheduling", "not all are there") for name in pods],
     ))  # fmt: skip
-    async with asyncio.timeout(20):
-        while len(asked) < WIDTH:
-            await asyncio.sleep(0.005)
+
+    async def all_in_the_lane() -> None:
+        async with asyncio.timeout(20):
+            while scene.carrier.waiting or len(asked) < WIDTH:
+                await asyncio.sleep(0.005)
+
+    await all_in_the_lane()
     await scene.cycle()
+    await all_in_the_lane()
     assert asked == pods[:WIDTH]
     scene.server.answer.set()
     await scene.carrier.settle()

@@ -40,6 +40,10 @@ log = logging.getLogger("agent.fake")
 ANNOTATION = "kwok.x-k8s.io/node"
 KWOK_NAMESPACE, KWOK = "kube-system", "kwok-controller"
 SENDERS = 24
+FEW = 4
+"""Senders while the server is busy: nodes that start their pods for real report later than they are bound, too."""
+STANDS_BACK = 0.1
+"""Seconds between two looks of the others whether it still is."""
 RETRY = 0.5
 LEASE_SECONDS = 40
 RENEW_EVERY = 25.0
@@ -313,7 +317,7 @@ class FakeNodes:
         await self._make_nodes()
         self.others.on_change(self._other_changed)
         await self.others.start()
-        self._tasks += [asyncio.create_task(self._serve(), name="fake pods") for _ in range(SENDERS)]
+        self._tasks += [asyncio.create_task(self._serve(spare=n >= FEW), name="fake pods") for n in range(SENDERS)]
         self._tasks.append(asyncio.create_task(self._renew_for_ever(), name="fake leases"))
         await self._watch_pods()
 
@@ -513,9 +517,12 @@ class FakeNodes:
             self._queue.append((name, uid))
             self._wanted.set()
 
-    async def _serve(self) -> None:
-        """One of the pipeline's senders."""
+    async def _serve(self, *, spare: bool) -> None:
+        """One of the pipeline's senders; a spare one stands back while the server is busy with what pods wait for."""
         while True:
+            if spare and self._queue and self._client.pace.busy:
+                await asyncio.sleep(STANDS_BACK)
+                continue
             if not self._queue:
                 self._wanted.clear()
                 await self._wanted.wait()
