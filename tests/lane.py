@@ -17,7 +17,7 @@ import pytest
 MINUTES = "HEKLA_SLOW_MINUTES"
 SECONDS = 60.0
 """What a slow test takes at most if it does not say more."""
-LAST = ("tests/clients/", "tests/frameworks/", "tests/kubernetes/")
+LAST = ("tests/clients/", "tests/frameworks/", "tests/deploy/", "tests/kubernetes/")
 """What needs programs of other people, in order of what those cost on a machine that has none."""
 
 BEGAN = time.monotonic()

@@ -11,10 +11,15 @@ import yaml
 
 from deploy.__main__ import CHART, KUBERNETES, MANIFESTS
 
-__all__ = ["CHART", "KUBERNETES", "MANIFESTS", "NAMESPACE", "Chart", "Helm", "Manifests", "rights"]
+__all__ = ["CHART", "HYPERNODES_ALONE", "KUBERNETES", "MANIFESTS", "NAMESPACE", "Chart", "Helm", "Manifests", "rights"]
 
 Tree = dict[str, Any]
 NAMESPACE = "volcano-system"
+HYPERNODES_ALONE = [
+    "scheduler_enable=false", "controller_enable=false", "admission_enable=false", "hypernode_controller_mode=standalone",
+    "hypernode_controller_replicas=2",
+]  # fmt: skip
+"""Values of a release of the standalone hypernode controller and nothing else."""
 
 
 def rights(component: str) -> dict[str, list[Tree]]:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from tests.cluster.api import Api, Tree
 from tests.cluster.conftest import cluster_of_our_own
-from tests.deploy.chart import CHART, NAMESPACE, Helm
+from tests.deploy.chart import CHART, HYPERNODES_ALONE, NAMESPACE, Helm
+from tests.deploy.judging import judge
 from tests.kubernetes import programs
-from tests.kubernetes.reference import Reference, reference
 
 pytestmark = programs.slow(60)
 
@@ -22,12 +21,9 @@ DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/integration-hype
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/integration-hypernode-controller-manager"
 HYPER_NODES = "/apis/topology.volcano.sh/v1alpha1/hypernodes"
-ACCOUNT = f"system:serviceaccount:{NAMESPACE}:integration-hypernode-controller"
 PATIENCE = 60.0
-ALONE = ["scheduler_enable=false", "controller_enable=false", "admission_enable=false", "hypernode_controller_mode=standalone",
-         "hypernode_controller_replicas=2"]  # fmt: skip
 VALUES = [
-    *(f"--set=custom.{value}" for value in ALONE),
+    *(f"--set=custom.{value}" for value in HYPERNODES_ALONE),
     "--set=custom.default_csc=null",  # user 1000 of this machine need not be able to read where Hekla lies
     "--take-ownership",  # of the definitions: the cluster has them from the start
     "--set-string=custom.controller_config_override=" + yaml.safe_dump({"networkTopologyDiscovery": [{
@@ -76,54 +72,6 @@ def asked(api: Api, pod: Tree, path: str) -> tuple[int, str]:
 @pytest.mark.scenario("controllers", 148)
 def test_its_account_may_see_to_topology_and_no_more(installed: Api) -> None:
     judge(installed)
-
-
-@pytest.mark.scenario("controllers", 148)
-def test_kubernetes_reads_the_account_the_same_way(servers: dict[str, Path], helm_program: Path, tmp_path: Path) -> None:
-    with reference() as server:
-        granted(server, helm_program, tmp_path)
-        judge(Api(server.kubeconfig))
-
-
-def granted(server: Reference, helm_program: Path, home: Path) -> None:
-    """What the release consists of, without nodes that could run its pods."""
-    Helm(helm_program, home, server.kubeconfig)("install", "integration", str(CHART), "--create-namespace", *VALUES)
-
-
-QUESTIONS = [
-    (True, "list", "", "nodes", "", ""),
-    (True, "watch", "", "nodes", "", ""),
-    (True, "create", "topology.volcano.sh", "hypernodes", "", ""),
-    (True, "delete", "topology.volcano.sh", "hypernodes", "", ""),
-    (True, "update", "topology.volcano.sh", "hypernodes", "status", ""),
-    (True, "watch", "", "configmaps", "", NAMESPACE),
-    (True, "get", "", "secrets", "", NAMESPACE),
-    (True, "create", "coordination.k8s.io", "leases", "", NAMESPACE),
-    (True, "update", "coordination.k8s.io", "leases", "", NAMESPACE),
-    (False, "get", "", "secrets", "", "default"),
-    (False, "get", "", "secrets", "", "kube-system"),
-    (False, "list", "", "secrets", "", NAMESPACE),
-    (False, "list", "", "pods", "", ""),
-    (False, "list", "", "pods", "", NAMESPACE),
-    (False, "create", "", "pods", "", NAMESPACE),
-    (False, "patch", "", "nodes", "", ""),
-    (False, "watch", "", "configmaps", "", "default"),
-    (False, "create", "coordination.k8s.io", "leases", "", "kube-system"),
-    (False, "list", "batch.volcano.sh", "jobs", "", "default"),
-    (False, "escalate", "rbac.authorization.k8s.io", "clusterroles", "", ""),
-]
-
-
-def judge(api: Api) -> None:
-    """Asked twice: by whoever may ask about others, and by the account about itself."""
-    self_ = api.as_user(ACCOUNT, "system:authenticated")
-    for may, verb, group, resource, subresource, namespace in QUESTIONS:
-        about = {"verb": verb, "group": group, "resource": resource, "subresource": subresource, "namespace": namespace}
-        asked = {"resourceAttributes": {key: value for key, value in about.items() if value}}
-        of_it: dict[str, Any] = {"spec": {**asked, "user": ACCOUNT}}
-        for door, kind, body in ((api, "subjectaccessreviews", of_it), (self_, "selfsubjectaccessreviews", {"spec": asked})):
-            answer = door.create(f"/apis/authorization.k8s.io/v1/{kind}", body)
-            assert answer["status"]["allowed"] is may, (kind, about, answer["status"])
 
 
 def both_are_ready(deployment: Tree) -> bool:

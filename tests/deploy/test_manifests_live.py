@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.chart import CHART, MANIFESTS
+from tests.cluster.api import Api
+from tests.deploy.chart import CHART, HYPERNODES_ALONE, MANIFESTS, Helm
+from tests.deploy.judging import judge
 from tests.kubernetes import programs
 from tests.kubernetes.reference import reference
 
@@ -19,6 +21,7 @@ class Kubectl:
     """Kubernetes' own, as the user types it who installs."""
 
     def __init__(self, program: Path, kubeconfig: Path, cache: Path) -> None:
+        self.kubeconfig = kubeconfig
         self.command = [str(program), f"--kubeconfig={kubeconfig}", f"--cache-dir={cache}"]
 
     def __call__(self, *words: str) -> list[str]:
@@ -44,7 +47,7 @@ HOOK = "validatingwebhookconfigurations/volcano-admission-service-jobs-validate"
 def kubectl(servers: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
     """For a cluster that the manifests have been applied to, without a warning: an unknown field would be one."""
     program = programs.wanted("kubectl")["kubectl"]
-    with reference() as server:
+    with reference(controllers=False) as server:
         made = Kubectl(program, server.kubeconfig, tmp_path_factory.mktemp("kubectl"))
         for file in FILES:
             assert all(line.endswith(" created") for line in made("apply", "-f", file))
@@ -72,3 +75,10 @@ def test_accounts_have_no_more_than_they_need(kubectl: Kubectl) -> None:
     ):
         assert kubectl.may(account, *may.split()), (account, may)
         assert not kubectl.may(account, *may_not.split()), (account, may_not)
+
+
+@pytest.mark.scenario("controllers", 148)
+def test_the_hypernode_controller_sees_to_topology_and_no_more(kubectl: Kubectl, helm_program: Path, tmp_path: Path) -> None:
+    helm = Helm(helm_program, tmp_path, kubectl.kubeconfig)
+    helm("install", "integration", str(CHART), "--take-ownership", *(f"--set=custom.{value}" for value in HYPERNODES_ALONE))
+    judge(Api(kubectl.kubeconfig))
