@@ -132,7 +132,8 @@ class QueueController(Controller):
             return 0.2
         if self._orders.get(key) == action:
             del self._orders[key]
-        return 0.0 if key in self._orders else None
+        # What was seen meanwhile asks for a look of its own: at the parent, which an order does not follow.
+        return 0.0 if key in self._orders or action != SYNC else None
 
     def given_up(self, key: str, error: Exception) -> None:
         super().given_up(key, error)
@@ -156,9 +157,9 @@ class QueueController(Controller):
             return
         if parent.status.state in SHUT and state not in SHUT:
             await self._mark(queue, "true")
-            self._orders.setdefault(queue.metadata.name, Action.CLOSE_QUEUE)
+            await self._close(queue, self._count(queue))
         elif parent.status.state == OPEN and state in SHUT and _closed_by_parent(queue):
-            self._orders.setdefault(queue.metadata.name, Action.OPEN_QUEUE)
+            await self._open(queue, groups)
 
     def _parent(self, queue: scheduling.Queue) -> scheduling.Queue | None:
         """The parent, None for the root and its children's root that has not been made yet.  Raises LookupError."""
