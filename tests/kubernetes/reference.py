@@ -30,6 +30,7 @@ SERVICES = "10.96.0.0/16"
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 ADVERTISED = "192.0.2.1"
 """What the Service `kubernetes` leads to: loopback addresses are refused there, and nobody goes this way."""
+NAMESPACES = ("kube-system", "kube-public", "kube-node-lease", "default")
 MANAGER = Leaf("controller-manager", "system:kube-controller-manager")
 
 
@@ -165,7 +166,8 @@ class Reference:
         self.pki.joinpath("sa.pub").write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
 
     def _ready(self) -> bool:
-        return self.get("/readyz")[0] == 200
+        # The server makes these namespaces when it is ready; it does not wait for them.
+        return all(self.get(path)[0] == 200 for path in ("/readyz", *(f"/api/v1/namespaces/{name}" for name in NAMESPACES)))
 
     def _write_kubeconfig(self, file: Path, leaf: str) -> None:
         user = {"client-certificate": str(self.pki / f"{leaf}.crt"), "client-key": str(self.pki / f"{leaf}.key")}
