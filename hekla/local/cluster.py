@@ -212,6 +212,8 @@ class Cluster:
                     "kube-controllers",
                     internal,
                     f"--root-ca-file={self.pki / 'ca.crt'}",
+                    f"--cluster-signing-cert-file={self.pki / 'ca.crt'}",
+                    f"--cluster-signing-key-file={self.pki / 'ca.key'}",
                     f"--storage-dir={self.volumes}",
                     *([f"--node-monitor-grace-period={settings.node_grace}"] if settings.node_grace else []),
                 ),

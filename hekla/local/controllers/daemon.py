@@ -45,6 +45,7 @@ from hekla.local.controllers.protection import ProtectionController
 from hekla.local.controllers.provisioner import PROVISIONER, Provisioner
 from hekla.local.controllers.replicas import ReplicasController
 from hekla.local.controllers.roles import CLUSTER_ROLES, AggregationController
+from hekla.local.controllers.signing import CERTIFICATE_REQUESTS, Authority, SigningController
 from hekla.local.controllers.slices import MANAGED_BY
 from hekla.local.controllers.tokens import TOKEN_SECRETS, TokenSecretController, account_of
 from hekla.local.controllers.tokens import TYPE as TOKEN_SECRET_TYPE
@@ -68,7 +69,9 @@ def owned(kind: Kind[Any]) -> Kind[Owned]:
 class Manager:
     """The controllers and the caches that they share."""
 
-    def __init__(self, client: Client, recorder: Recorder, certificate: str, storage: Path | None, grace: float) -> None:
+    def __init__(
+        self, client: Client, recorder: Recorder, certificate: str, storage: Path | None, grace: float, authority: Authority | None
+    ) -> None:
         by_namespace = {"namespace": in_namespace}
         pods: Cache[Pod] = Cache(
             client,
@@ -109,6 +112,7 @@ class Manager:
             ReplicasController("replicationcontroller", REPLICATION_CONTROLLER.untyped, client, replication, pods, recorder),
             DeploymentController(client, deployments, replica_sets, pods, recorder),
             AggregationController(client, Cache(client, CLUSTER_ROLES)),
+            SigningController(client, Cache(client, CERTIFICATE_REQUESTS), authority),
             NodeLifecycleController(client, nodes, pods, recorder, grace),
             TaintEvictionController(client, nodes, pods, recorder),
             PodCollector(client, nodes, pods),
@@ -143,6 +147,8 @@ FLAGS = (
     *connection_flags(0),
     Flag("root-ca-file", TEXT, "", "certificate of the authority that every namespace is given"),
     Flag("node-monitor-grace-period", SECONDS, GRACE, "how long a node may be silent before it counts as lost"),
+    Flag("cluster-signing-cert-file", TEXT, "", "certificate of the authority that signs approved requests; empty to sign none"),
+    Flag("cluster-signing-key-file", TEXT, "", "its key"),
     Flag("storage-dir", TEXT, "", 'directory below which volumes of the class "standard" are made; empty for no such class'),
 )
 
@@ -153,7 +159,10 @@ async def work(daemon: Daemon) -> None:
     recorder = Recorder(daemon.client, "kube-controllers")
     try:
         storage = Path(daemon.options.storage_dir) if daemon.options.storage_dir else None
-        await Manager(daemon.client, recorder, certificate, storage, daemon.options.node_monitor_grace_period).run(notify.ready)
+        files = daemon.options.cluster_signing_cert_file, daemon.options.cluster_signing_key_file
+        authority = Authority(Path(files[0]), Path(files[1])) if all(files) else None
+        grace = daemon.options.node_monitor_grace_period
+        await Manager(daemon.client, recorder, certificate, storage, grace, authority).run(notify.ready)
     finally:
         await recorder.close()
 
