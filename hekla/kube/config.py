@@ -22,6 +22,8 @@ from hekla.kube.http.proxy import Proxy, from_environment
 from hekla.kube.tls import Pem, TlsSource
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+MOUNTED = "HEKLA_MOUNT_VAR_RUN_SECRETS_KUBERNETES_IO_SERVICEACCOUNT"
+"""Names the directory on a local cluster whose pods have no view of the files of their own."""
 DEFAULT_SERVER = "http://localhost:8080"
 
 
@@ -92,13 +94,15 @@ def load(
     )
 
 
-def in_cluster(environment: Mapping[str, str] = os.environ, directory: Path = SERVICE_ACCOUNT) -> bool:
+def in_cluster(environment: Mapping[str, str] = os.environ, directory: Path | None = None) -> bool:
     """Whether this process runs in a pod that has a service account."""
+    directory = directory or Path(environment.get(MOUNTED) or SERVICE_ACCOUNT)
     return bool(environment.get("KUBERNETES_SERVICE_HOST")) and (directory / "token").exists()
 
 
-def from_pod(environment: Mapping[str, str] = os.environ, directory: Path = SERVICE_ACCOUNT) -> Connection:
+def from_pod(environment: Mapping[str, str] = os.environ, directory: Path | None = None) -> Connection:
     """The connection of a process in a pod: the service's address, the mounted token and certificate authority."""
+    directory = directory or Path(environment.get(MOUNTED) or SERVICE_ACCOUNT)
     host = environment.get("KUBERNETES_SERVICE_HOST", "")
     port = environment.get("KUBERNETES_SERVICE_PORT") or "443"
     if not host:

@@ -98,6 +98,8 @@ def test_in_a_pod(tmp_path: Path) -> None:
     connection = from_pod({"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}, tmp_path)
     assert str(connection.target) == "https://10.96.0.1:443"
     assert connection.namespace == "team"
+    beside = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "HEKLA_MOUNT_VAR_RUN_SECRETS_KUBERNETES_IO_SERVICEACCOUNT": str(tmp_path)}
+    assert load(environment={**beside, "HOME": str(tmp_path)}).namespace == "team", "a pod without a view of its own says where it is"
 
 
 async def test_a_token_file_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,8 @@ log = logging.getLogger("hekla.http")
 
 MAX_BODY = 3 * 1024 * 1024
 MAX_HEADERS = 1024 * 1024
+BACKLOG = 1024
+"""Connections that wait to be taken."""
 PIPELINE = 16
 """Requests read ahead of the one being answered, before reading stops."""
 HIGH_WATER = 1024 * 1024
@@ -439,7 +441,7 @@ class Connection(asyncio.Protocol):
 def peer_of(transport: asyncio.BaseTransport) -> Peer:
     """Reads who is there from the connection: address, verified certificate subject, Unix user."""
     name = transport.get_extra_info("peername")
-    address = str(name[0]) if isinstance(name, tuple) and name else ""
+    address = str(name[0]).removeprefix("::ffff:") if isinstance(name, tuple) and name else ""
     ssl_object = transport.get_extra_info("ssl_object")
     if ssl_object is not None:
         certificate = ssl_object.getpeercert()
@@ -485,6 +487,17 @@ def unix_user(sock: Any) -> int | None:
     return None
 
 
+def everywhere(port: int) -> socket.socket:
+    """A socket at a port of every address.  Raises OSError where that is taken."""
+    if socket.has_dualstack_ipv6():
+        try:
+            return socket.create_server(("", port), family=socket.AF_INET6, backlog=BACKLOG, dualstack_ipv6=True)
+        except OSError as error:
+            if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):  # a kernel that knows IPv6 and may not use it
+                raise
+    return socket.create_server(("", port), backlog=BACKLOG)
+
+
 class Server:
     """A listening socket and its connections."""
 
@@ -507,8 +520,10 @@ class Server:
         return Response(500, b"internal error\n", "text/plain")
 
     async def listen_tcp(self, host: str, port: int, ssl: tls.SSLContext | None = None) -> None:
+        """An empty host is every address, of both families by one socket: two would be two ports where any free one is taken."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Connection(self), host, port, ssl=ssl, backlog=1024)
+        where = {"host": host, "port": port} if host else {"sock": everywhere(port)}
+        self._server = await loop.create_server(lambda: Connection(self), **where, ssl=ssl, backlog=BACKLOG)
         self.port = int(self._server.sockets[0].getsockname()[1])
 
     async def listen_unix(self, path: Path) -> None:
