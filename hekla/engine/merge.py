@@ -24,17 +24,29 @@ if TYPE_CHECKING:
 
 
 class Scorer:
-    """Scores of one class over one set of candidates; the normalised parts are computed once for the set."""
+    """Scores of one class over one set of candidates; the normalised parts are computed once for the set.
 
-    def __init__(self, scores: Sequence[tuple[Plugin, Score]], session: Session, task: Task, rows: Rows) -> None:
+    `kin`: with the scores that depend on kin as they are now.  They are added last, in every way to place, because the order of
+    additions decides the last digit.
+    """
+
+    def __init__(self, scores: Sequence[tuple[Plugin, Score]], session: Session, task: Task, rows: Rows, kin: bool = True) -> None:
         self.pods = task.pods
         self.task = task
         self.fixed: Floats = np.zeros(len(rows))
         self.moving: list[Score] = []
         self.extremes: list[Bools] = []
         """For each normalised score: which candidates hold the value that the others are measured by."""
+        self.by_kin: list[Floats] = []
         view = NodeView(session.state.nodes, rows)
         for _, score in scores:
+            if score.depends_on is Depends.KIN:
+                raw = score.raw(self.pods, view, task) if kin else None
+                if raw is not None:
+                    self.by_kin.append(score.weight * raw)
+                    if len(raw) and raw.max() != raw.min():
+                        self.extremes.extend((raw == raw.max(), raw == raw.min()))
+                continue
             if score.depends_on is Depends.NODE_ROW and score.normalise is Normalise.NONE:
                 self.moving.append(score)
                 continue
@@ -54,6 +66,8 @@ class Scorer:
             raw = score.raw(self.pods, view, self.task)
             if raw is not None:
                 total += score.weight * raw
+        for part in self.by_kin:
+            total += part[which]
         return total
 
 

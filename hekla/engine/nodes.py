@@ -364,6 +364,7 @@ class NodeTable:
         """Count a task on a node as its status says."""
         self._account(row, task.request, status, 1.0)
         self.tasks[row][task.key] = task
+        task.labels.placed = True
         self.appear(task, row)
 
     def release(self, task: Task, row: int, status: Status) -> None:
@@ -392,6 +393,7 @@ class NodeTable:
         held = self.tasks
         for task, row in zip(tasks, rows.tolist()):
             held[row][task.key] = task
+            task.labels.placed = True
         self._show_many(tasks, rows, 1)
 
     def release_many(self, tasks: Sequence[Task], rows: Rows, status: Status) -> None:
@@ -433,7 +435,7 @@ class NodeTable:
         self._pods[row] += by
         if pods.ports:
             self._use_ports(pods.ports, row, by)
-        if task.labels.terms or pods.has_terms:
+        if task.labels.terms or task.labels.counted or pods.has_terms:
             self.terms.appear(pods, task.labels, row, not task.terminating, by)
 
     def _show_many(self, tasks: Sequence[Task], rows: Rows, by: int) -> None:
@@ -447,12 +449,12 @@ class NodeTable:
         self._nonzero[0, :count] += counts * pods.request.nonzero[0]
         self._nonzero[1, :count] += counts * pods.request.nonzero[1]
         self._pods[:count] += whole * by
-        if not pods.ports and not pods.has_terms and not any(task.labels.terms for task in tasks):
+        if not pods.ports and not pods.has_terms and not any(task.labels.terms or task.labels.counted for task in tasks):
             return
         for task, row in zip(tasks, rows.tolist()):
             if pods.ports:
                 self._use_ports(pods.ports, row, by)
-            if task.labels.terms or pods.has_terms:
+            if task.labels.terms or task.labels.counted or pods.has_terms:
                 self.terms.appear(pods, task.labels, row, not task.terminating, by)
 
     def _use_ports(self, ports: tuple[tuple[str, str, int], ...], row: int, by: int) -> None:
@@ -512,6 +514,8 @@ class NodeTable:
             label.codes[len(kept) :] = ABSENT
         for term in self.terms.terms.values():
             term.move(kept)
+        for kin in self.terms.kin.kin.values():
+            kin.renumber(moved)
         self.names = [self.names[row] for row in kept.tolist()]
         self.rows = {name: row for row, name in enumerate(self.names)}
         self.facts = [self.facts[row] for row in kept.tolist()]

@@ -1,14 +1,14 @@
 """Filter, score, place: the order that every reader expects, written once.
 
 Placing k pods of one class is one call: a merge of the nodes' scores (`merge`), or, where a filter or score looks at other nodes too
-(inter-pod terms, spread), one step after another (`steps`).
+(inter-pod terms, spread), one step after another (`steps`); and in rounds where only the pod's kin count (`rounds`).
 Reference: plugins-placement 0.5, 0.6; scheduler-core 6.0, 9.3.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from hekla.engine.nodes import Bools, NodeView, Rows
 from hekla.engine.plugin import Code, Depends, Filter, Normalise, Plugin, Score, defines
 from hekla.engine.reasons import FitErrors, Reason
 from hekla.engine.resources import EPSILON, Floats, ordered
+from hekla.engine.rounds import Rounds
 from hekla.engine.steps import Candidates, Steps
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from hekla.engine.tasks import Task
 
 _NONE: Rows = np.zeros(0, dtype=np.intp)
+
+
+AheadKey = tuple["PodClass", Any]
+"""A class, and what else tells its tasks apart: nothing, their labels, their kin."""
 
 
 @dataclass(slots=True)
@@ -40,6 +45,8 @@ class Ahead:
 
 
 MOST_AHEAD = 4096
+ALONE = "alone"
+"""In place of its labels: a task none of whose kin is on a node yet, so that it is spread among nobody."""
 AHEAD_GROWTH = 64
 """A merge costs by the node: one for 512 pods hardly more than one for 8."""
 
@@ -65,6 +72,7 @@ class Pipeline:
             if defines(plugin, "score"):
                 listed.append(_simple_score(plugin))
             self.scores.extend((plugin, score) for score in listed if score.weight)
+        self.kin_scores = [score for _, score in self.scores if score.depends_on is Depends.KIN]
         self.static_filters = [one for _, own in self.filters for one in own if one.depends_on is Depends.STATIC]
         self.row_filters = [one for _, own in self.filters for one in own if one.depends_on is Depends.NODE_ROW]
         self.cluster_filters = [one for _, own in self.filters for one in own if one.depends_on is Depends.CLUSTER]
@@ -233,8 +241,12 @@ class Pipeline:
             return _NONE, False
         if count == 1 or self._wide(session, task):
             return np.array([self.best(session, task, rows)]), count > 1
-        merge = Merge(self, session, task, rows, pipelining)
-        return merge.take(count)
+        return self._many(session, task, rows, pipelining).take(count)
+
+    def _many(self, session: Session, task: Task, rows: Rows, pipelining: bool) -> Merge | Rounds:
+        """What places many pods like `task` on these candidates."""
+        among_kin = task.labels.kin is not None and self.kin_scores
+        return (Rounds if among_kin else Merge)(self, session, task, rows, pipelining)
 
     def choose_ahead(self, session: Session, task: Task, count: int) -> Rows | None:
         """Nodes with room now for `count` pods like `task`, from a sequence that reaches further each time it is used up.
@@ -244,7 +256,7 @@ class Pipeline:
         if session.shard_mode != "none":
             return None
         log = session.state.nodes.log
-        key = (task.pods, task.labels if task.labels.terms else None)
+        key = self.ahead_key(task)
         known = session.ahead.get(key)
         reach = 1
         if known is not None and log[known.at :] == known.given:
@@ -263,9 +275,19 @@ class Pipeline:
         if reach == 1:  # most classes of a cycle have one pod, and the best node is found without a merge
             rows = [self.best(session, task, idle)]
         else:
-            rows = (Merge(self, session, task, idle, False).take(reach)[0]).tolist()
+            made = Merge(self, session, task, idle, False) if key[1] in (None, ALONE) else self._many(session, task, idle, False)
+            rows = made.take(reach)[0].tolist()
         session.ahead[key] = known = Ahead(rows, count, rows[:count], len(log))
         return np.array(known.given)
+
+    def ahead_key(self, task: Task) -> AheadKey:
+        """Tasks of one key are the same to every filter and score, whichever of them were placed before."""
+        labels = task.labels
+        if labels.terms:
+            return task.pods, labels
+        if labels.kin is None or not self.kin_scores or task.pods.states_spread:
+            return task.pods, None
+        return task.pods, (labels.kin, labels.counted) if labels.kin.rows else ALONE
 
     def steps(self, session: Session, task: Task, scope: Bools | None) -> Steps | None:
         """What to place pods like `task` with one at a time, where each placement changes what other nodes are worth."""

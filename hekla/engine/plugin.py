@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import msgspec
 
@@ -36,6 +36,8 @@ class Depends(enum.Enum):
     STATIC = "the pod class and node objects"
     NODE_ROW = "the load of the node itself"
     CLUSTER = "other nodes too"
+    KIN = "where pods of the same kin are"
+    """For scores that know how each placement changes them (`Score.running`)."""
 
 
 class Normalise(enum.Enum):
@@ -71,6 +73,22 @@ class Filter:
     """A reason of its own for each node (by row), where the words depend on the node."""
 
 
+class Running(Protocol):
+    """A score of some candidates that is kept up to date while pods of one class are placed on them."""
+
+    def now(self) -> Floats:
+        """`[candidates]`; asked only while one of them has not left."""
+        ...
+
+    def placed(self, at: int) -> None:
+        """A pod was placed on this candidate."""
+        ...
+
+    def left(self, at: int) -> None:
+        """This candidate takes no more."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Score:
     """One view on which node is better."""
@@ -83,6 +101,8 @@ class Score:
     normalise: Normalise = Normalise.NONE
     batch: bool = True
     """Whether upstream computes it for all candidates at once; only the conformance runner asks."""
+    running: Callable[[PodClass, NodeView, Task], Running | None] | None = None
+    """For a score by kin: the same, from placement to placement; None where no placement of the class changes it."""
 
 
 class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
@@ -191,5 +211,5 @@ def defines(plugin: Plugin, hook: str) -> bool:
 
 __all__ = [
     "ABSTAIN", "MAX_SCORE", "PERMIT", "REJECT", "Answer", "Arguments", "Code", "Depends", "Filter", "NoArguments",
-    "NodeTable", "NodeView", "Normalise", "Plugin", "Score", "Victims", "defines",
+    "NodeTable", "NodeView", "Normalise", "Plugin", "Running", "Score", "Victims", "defines",
 ]  # fmt: skip

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from hekla.engine import matching
 from hekla.engine.claims.extended import is_extended
+from hekla.engine.kin import Kin, KinBook
 from hekla.engine.matching import LabelSelector, NodeTerm, Requirement, Toleration, Tree
 from hekla.engine.nodes import NodeTable
 from hekla.engine.resources import CPU, MEMORY, PODS, Amounts, Request, ResourceSpace, add, amounts, maximum
@@ -42,14 +43,22 @@ _PER_POD_ANNOTATIONS = frozenset({
 
 
 class LabelSet:
-    """Namespace and labels of pods, interned; remembers which pod terms select it."""
+    """Namespace, labels and owner of pods, interned; remembers which pod terms and whose kin select it."""
 
-    __slots__ = ("labels", "namespace", "terms")
+    __slots__ = ("counted", "kin", "labels", "namespace", "owner", "placed", "terms")
 
-    def __init__(self, namespace: str, labels: Mapping[str, str]) -> None:
+    def __init__(self, namespace: str, labels: Mapping[str, str], owner: str = "") -> None:
         self.namespace = namespace
         self.labels = labels
+        self.owner = owner
+        """Kind and name of the owner that says whose kin these pods are (`kin.owner_of`)."""
         self.terms: list[PodTerm] = []
+        self.kin: Kin | None = None
+        """Among whom these pods are spread if they say nothing of it themselves."""
+        self.counted: frozenset[Kin] = frozenset()
+        """All kin that these pods belong to."""
+        self.placed = False
+        """Whether such a pod was ever on a node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,17 +230,19 @@ class TermTable:
 
     def __init__(self) -> None:
         self.terms: dict[tuple[str, PodSelector], PodTerm] = {}
-        self.label_sets: dict[tuple[str, bytes], LabelSet] = {}
+        self.label_sets: dict[tuple[str, str, bytes], LabelSet] = {}
         self.namespaces: dict[str, Mapping[str, str]] = {}
+        self.kin = KinBook()
         self.new: list[PodTerm] = []
         """Terms whose counts of what is already on the nodes have not been taken yet."""
 
-    def label_set(self, namespace: str, labels: Mapping[str, str]) -> LabelSet:
+    def label_set(self, namespace: str, labels: Mapping[str, str], owner: str = "") -> LabelSet:
         kept = {key: value for key, value in labels.items() if key not in _PER_POD_LABELS}
-        key = (namespace, _ENCODER.encode(kept))
+        key = (namespace, owner, _ENCODER.encode(kept))
         found = self.label_sets.get(key)
         if found is None:
-            found = self.label_sets[key] = LabelSet(namespace, kept)
+            found = self.label_sets[key] = LabelSet(namespace, kept, owner)
+            self.kin.met(found)
             found.terms = [term for term in self.terms.values() if term.select.matches(found, self.namespaces)]
         return found
 
@@ -254,6 +265,7 @@ class TermTable:
         self.terms = {key: term for key, term in self.terms.items() if id(term) in used}
         for label_set in self.label_sets.values():
             label_set.terms = [term for term in label_set.terms if id(term) in used]
+        self.kin.keep(self.label_sets.values())
 
     def appear(self, pods: PodClass, labels: LabelSet, row: int, live: bool, by: int) -> None:
         """A pod comes to a node (`by` 1) or leaves it (`by` -1)."""
@@ -263,6 +275,9 @@ class TermTable:
             term.matched[row] += by
             if live:
                 term.live[row] += by
+        if live:
+            for kin in labels.counted:
+                kin.moved(row, by)
         for term in pods.anti_affinity:
             if row >= term.size:
                 term.grow(max(64, 2 * row + 1))

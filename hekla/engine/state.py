@@ -16,6 +16,8 @@ from hekla.engine.backoff import BackOff
 from hekla.engine.claims import KINDS as CLAIM_KINDS
 from hekla.engine.claims import ClaimBook
 from hekla.engine.durations import instant, zone
+from hekla.engine.kin import KINDS as KIN_KINDS
+from hekla.engine.kin import owner_of
 from hekla.engine.nodes import NodeFacts, NodeTable, Taint
 from hekla.engine.podclass import PodClasses, TermTable, image_name
 from hekla.engine.queues import Queue
@@ -184,7 +186,7 @@ class State:
         pods = self.classes.intern(namespace, labels, annotations, resized(spec, status))
         if self.terms.new:
             self._count_new_terms()
-        task = Task(key_of(tree), namespace, name, meta.get("uid", ""), pods, self.terms.label_set(namespace, labels))
+        task = Task(key_of(tree), namespace, name, meta.get("uid", ""), pods, self.terms.label_set(namespace, labels, owner_of(meta)))
         task.role = annotations.get(TASK_SPEC) or labels.get(TASK_SPEC, "")
         task.priority = priority_of(spec, annotations)
         task.priority_class = spec.get("priorityClassName", "")
@@ -458,6 +460,9 @@ class State:
             if key_of(tree) in self.others.get(kind, {}):
                 self.remove_other(kind, key_of(tree))
             raise
+        if kind in KIN_KINDS:
+            self.terms.kin.changed(kind, key_of(tree), tree)
+            return  # It only says where a pod had rather go: nothing that waits can start because of it.
         # Kept for long, so it must not change when whoever fed it lets go of the rest of its own.
         kept = {**tree, "metadata": dict(tree.get("metadata") or {})}
         self.others.setdefault(kind, {})[key_of(tree)] = kept
@@ -469,8 +474,11 @@ class State:
 
     def remove_other(self, kind: str, obj: Any) -> None:
         key = obj if isinstance(obj, str) else key_of(tree_of_object(obj))
-        self.others.get(kind, {}).pop(key, None)
         self.rejected.pop((kind, key), None)
+        if kind in KIN_KINDS:
+            self.terms.kin.changed(kind, key, None)
+            return
+        self.others.get(kind, {}).pop(key, None)
         self.version += 1
         if kind in CLAIM_KINDS:
             self.claims.changed(kind, key, None)
@@ -529,6 +537,8 @@ class State:
             self._look_again(job)
         self.sums.count()
         self.dirty.clear()
+        if self.terms.kin.uncounted:
+            self.terms.kin.count(self.nodes.tasks)
         self.claims.lend(self.nodes)
         self.nodes.widen()
         self._tidy()

@@ -142,6 +142,7 @@ class Steps:
         view = NodeView(self.session.state.nodes, rows)
         total: Floats = np.zeros(len(rows))
         own: list[Floats] = []
+        kin: list[Floats] = []
         for at, (_, score) in enumerate(self.pipeline.scores):
             if at in self.statics or at in self.by_load:
                 known = self.statics[at] if at in self.statics else self.now.raw.get(at)
@@ -150,10 +151,13 @@ class Steps:
                 raw = score.raw(self.task.pods, view, self.task)
             if raw is None:
                 continue
+            # Last, as in merge.Scorer: the order of additions decides the last digit.
             if at in self.by_load and score.normalise is Normalise.NONE:
-                own.append(score.weight * raw)  # last, as in merge.Scorer: the order of additions decides the last digit
+                own.append(score.weight * raw)
+            elif score.depends_on is Depends.KIN:
+                kin.append(score.weight * raw)
             else:
                 total += score.weight * normalised(raw, score.normalise)
-        for part in own:
+        for part in (*own, *kin):
             total += part
         return self.pipeline.best_by(self.session, rows, total)

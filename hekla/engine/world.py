@@ -102,6 +102,14 @@ class World:
     def priority_class(self, name: str, value: int, *, default: bool = False) -> None:
         self.state.upsert_priority_class({"metadata": {"name": name}, "value": value, "globalDefault": default})
 
+    def selector(self, kind: str, name: str, labels: Mapping[str, str] | None, *, namespace: str = NAMESPACE) -> None:
+        """A Service, ReplicaSet, StatefulSet or ReplicationController that selects pods with these labels; None where it is gone."""
+        if labels is None:
+            self.state.remove_other(kind, f"{namespace}/{name}")
+            return
+        selector = {"matchLabels": dict(labels)} if kind in ("ReplicaSet", "StatefulSet") else dict(labels)
+        self.state.upsert_other(kind, {"metadata": {"name": name, "namespace": namespace}, "spec": {"selector": selector}})
+
     def job(
         self,
         name: str,
@@ -165,9 +173,10 @@ class World:
         spec: Mapping[str, Any] | None = None,
         port: int = 0,
         preemptable: bool | None = None,
+        owner: str = "",
         **others: Any,
     ) -> None:
-        """One pod of one container.  Further resources go by keyword."""
+        """One pod of one container.  `owner`: kind and name of its controller.  Further resources go by keyword."""
         requests = {key: str(value) for key, value in (("cpu", cpu), ("memory", memory)) if value is not None}
         container: dict[str, Any] = {"name": "main", "resources": {"requests": {**requests, **_named(others)}}}
         if port:
@@ -191,6 +200,10 @@ class World:
             "spec": {"schedulerName": scheduler, "containers": [container], "nodeName": node, **(spec or {})},
             "status": {"phase": phase or ("Running" if node else "Pending")},
         }
+        if owner:
+            kind, _, called = owner.partition("/")
+            version = "v1" if kind == "ReplicationController" else "apps/v1"
+            tree["metadata"]["ownerReferences"] = [{"apiVersion": version, "kind": kind, "name": called, "controller": True}]
         self.pods[f"{namespace}/{name}"] = tree
         self.state.upsert_pod(tree)
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from hekla.api import claims, core, nodeinfo, policy, priority, resource, scheduling, shard, storage, topology
+from hekla.api import apps, claims, core, nodeinfo, policy, priority, resource, scheduling, services, shard, storage, topology
 from hekla.api.kinds import Kind
 from hekla.engine.shards import NONE
 from hekla.engine.state import State
@@ -116,6 +116,10 @@ def sources(
         other(storage.CSI_DRIVER),
         other(storage.CSI_STORAGE_CAPACITY),
         other(nodeinfo.NUMATOPOLOGY),
+        other(services.SERVICE),
+        other(apps.REPLICA_SET),
+        other(apps.STATEFUL_SET),
+        other(core.REPLICATION_CONTROLLER),
         other(resource.RESOURCE_CLAIM),
         other(resource.RESOURCE_SLICE),
         other(resource.DEVICE_CLASS),

@@ -86,7 +86,8 @@ def step(world: World, draw: random.Random, number: int) -> None:
     kind = draw.randrange(13)
     if kind < 4:
         few = draw.random() < 0.2
-        like = {"cpu": draw.choice([None, 0.5, 2]) if few else 1, "spec": zone() if few else {}, "labels": {"app": draw.choice("aab")}}
+        labels = {"app": draw.choice("aab"), **draw.choice([{}, {"own": str(number)}])}
+        like = {"cpu": draw.choice([None, 0.5, 2]) if few else 1, "spec": zone() if few else {}, "labels": labels}
         lanes = draw.sample(QUEUES, draw.randint(1, 3))
         odd = draw.choice([0.0, 0.0, 0.1])  # Most are alike: only then is there a short way.
         for at in range(draw.choice([1, 4, 12, 30])):
@@ -101,7 +102,8 @@ def step(world: World, draw: random.Random, number: int) -> None:
                 world.pod(f"later{number}-{at}", job=f"job{number}-{at}", cpu=1, spec=gated())
     elif kind == 4:
         names = (f"n{draw.randrange(9)}" for _ in range(3))
-        world.nodes(*names, cpu=draw.randint(1, 30), pods=draw.randint(2, 40), labels={"zone": draw.choice("ab")})
+        labels = {"zone": draw.choice("ab"), **draw.choice([{}, {"topology.kubernetes.io/zone": draw.choice("ab")}])}
+        world.nodes(*names, cpu=draw.randint(1, 30), pods=draw.randint(2, 40), labels=labels)
     elif kind == 5:
         world.state.remove_node(f"n{draw.randrange(9)}")
     elif kind == 6:
@@ -116,8 +118,11 @@ def step(world: World, draw: random.Random, number: int) -> None:
     elif kind == 8 and draw.random() < 0.2:
         world.pod(f"apart{number}", job=f"alone{number}", cpu=1, labels={"app": "b"}, spec=apart())
         world.job(f"alone{number}", pods=0, min_available=1, queue=draw.choice(QUEUES))
-    elif kind == 9:
+    elif kind == 9 and draw.random() < 0.5:
         queues(world, draw)
+    elif kind == 9:
+        selected = draw.choice([{"app": "a"}, {"app": "b"}, {"app": "a", "own": str(number)}, None])
+        world.selector("Service", draw.choice("xy"), selected)
     else:
         world.now += 1
         world.run()

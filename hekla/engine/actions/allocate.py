@@ -22,6 +22,7 @@ from hekla.engine.statement import Operation, Statement
 from hekla.engine.tasks import QUEUE_GATE, Job, Status, SubJob, Task
 
 if TYPE_CHECKING:
+    from hekla.engine.podclass import LabelSet
     from hekla.engine.session import Session
 
 MANY = 1 << 30
@@ -504,11 +505,16 @@ def _run_length(tasks: list[Task], at: int) -> int:
             or task.nominated != first.nominated
             or task.claims != first.claims
             or task.unmade != first.unmade
-            or (task.labels is not first.labels and (task.labels.terms or first.labels.terms))
+            or (task.labels is not first.labels and _told_apart(task.labels, first.labels))
         ):
             break
         end += 1
     return end - at
+
+
+def _told_apart(one: LabelSet, other: LabelSet) -> bool:
+    """Whether pods with these labels are not the same to every plugin."""
+    return bool(one.terms or other.terms or one.kin is not other.kin or one.counted != other.counted)
 
 
 def _may_continue(job: Job, sub_job: SubJob, failed_roles: set[str]) -> bool:

@@ -8,15 +8,17 @@ the table is written before anybody reads it.  What is decided is the same as by
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hekla.engine.decisions import Bind
+from hekla.engine.pipeline import ALONE
 from hekla.engine.tasks import NOWHERE, Job, Status, SubJob, Task
 
 if TYPE_CHECKING:
-    from hekla.engine.pipeline import Ahead
+    from hekla.engine.kin import Kin
+    from hekla.engine.pipeline import Ahead, AheadKey
     from hekla.engine.podclass import PodClass
     from hekla.engine.queues import Queue
     from hekla.engine.session import Session
@@ -50,7 +52,11 @@ class Singles:
         self.session = session
         self.possible = session.hooks.minds_no_nodes and session.shard_mode == "none"
         self.pods: PodClass | None = None
+        self.whose: Any = None
+        """The second part of the key under which the nodes are known."""
         self.known: Ahead | None = None
+        self.kin: set[Kin] = set()
+        """Whose counts the table will change when it is told."""
         self.tasks: list[Task] = []
         """Tasks whose places the node table has not been told of, and `rows`, the places."""
         self.rows: list[int] = []
@@ -76,17 +82,25 @@ class Singles:
                     nodes.hold(task, row, Status.BINDING)
             self.tasks, self.rows = [], []
         self.pods = self.known = None
+        self.kin.clear()
 
     def _knows(self, task: Task) -> bool:
         """Whether the next node for the task is known."""
-        if task.pods is not self.pods:
+        key = self._key(task)
+        if key[1] == ALONE and task.labels.kin in self.kin:
+            self.settle()  # It is alone no more.
+            key = self._key(task)
+        if task.pods is not self.pods or key[1] != self.whose:
             self.settle()
-            known = self.session.ahead.get((task.pods, None))
+            known = self.session.ahead.get(key)
             if known is None or self.session.state.nodes.log[known.at :] != known.given:
                 return False
-            self.pods, self.known = task.pods, known
+            self.pods, self.whose, self.known = task.pods, key[1], known
         assert self.known is not None
         return self.known.next < len(self.known.rows)
+
+    def _key(self, task: Task) -> AheadKey:
+        return (task.pods, None) if task.labels.kin is None else self.session.hooks.pipeline.ahead_key(task)
 
     def _place(self, queue: Queue, job: Job, task: Task) -> bool:
         session, known = self.session, self.known
@@ -113,6 +127,8 @@ class Singles:
         task.last, task.evicted_for = None, False
         self.tasks.append(task)
         self.rows.append(row)
+        if task.labels.counted:
+            self.kin |= task.labels.counted
         session.decisions.binds.append(Bind(task.key, task.uid, session.state.nodes.names[row], job.key, task.annotations))
         return True
 

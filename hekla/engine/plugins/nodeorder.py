@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hekla.engine import matching
-from hekla.engine.nodes import ABSENT, Bools, NodeView
+from hekla.engine.nodes import Bools, NodeView
 from hekla.engine.plugin import MAX_SCORE, Arguments, Depends, Normalise, Plugin, Score
-from hekla.engine.plugins.predicates import participation
-from hekla.engine.podclass import Spread, domain_sums
+from hekla.engine.plugins import evenness
+from hekla.engine.podclass import domain_sums
 from hekla.engine.resources import CPU, MEMORY, Floats
 
 if TYPE_CHECKING:
@@ -46,6 +46,9 @@ class NodeOrder(Plugin):
     def open(self, session: Session) -> None:
         self.terms = session.state.terms
 
+    def close(self, session: Session) -> None:
+        session.state.terms.kin.rest()
+
     def scores(self) -> Iterable[Score]:
         weights: NodeOrderArguments = self.arguments
         row, static, cluster = Depends.NODE_ROW, Depends.STATIC, Depends.CLUSTER
@@ -56,7 +59,7 @@ class NodeOrder(Plugin):
         yield Score("nodeaffinity", weights.node_affinity, static, _node_affinity, Normalise.MAX)
         yield Score("podaffinity", weights.pod_affinity, cluster, self._pod_affinity, Normalise.SPAN)
         yield Score("tainttoleration", weights.taints, static, _taints, Normalise.MAX_REVERSED)
-        yield Score("podtopologyspread", weights.spread, cluster, self._spread)
+        yield Score("podtopologyspread", weights.spread, Depends.KIN, evenness.raw, running=evenness.running)
 
     def _pod_affinity(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | None:
         """Weights of the pods around, both of what this pod wishes and of what they wish about it."""
@@ -81,44 +84,6 @@ class NodeOrder(Plugin):
         sums = np.append(domain_sums(codes, counts), 0.0) * weight
         part: Floats = sums[nodes.take(codes)]
         return part if total is None else total + part
-
-    def _spread(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | None:
-        """Fewer of its kind in a domain is better; normalised here, because some candidates are left out of it."""
-        soft = [spread for spread in pods.spreads if not spread.hard]
-        if not soft:
-            return None
-        if not len(nodes):
-            return np.zeros(0)
-        counted = np.ones(len(nodes), dtype=np.bool_)
-        for spread in soft:
-            counted &= nodes.take(nodes.table.label_codes(spread.term.key)) != ABSENT
-        raw = np.zeros(len(nodes))
-        for spread in soft:
-            raw += self._spread_part(pods, nodes, spread, counted)
-        raw = np.floor(raw + 0.5)
-        result = np.zeros(len(nodes))
-        if not counted.any():
-            return result
-        high, low = raw[counted].max(), raw[counted].min()
-        result[counted] = MAX_SCORE if high == 0 else np.floor(MAX_SCORE * (high + low - raw[counted]) / high)
-        return result
-
-    @staticmethod
-    def _spread_part(pods: PodClass, nodes: NodeView, spread: Spread, counted: Bools) -> Floats:
-        table = nodes.table
-        codes = table.label_codes(spread.term.key)
-        mine = nodes.take(codes)
-        live = np.zeros(len(table))
-        known = min(spread.term.size, len(table))
-        live[:known] = spread.term.live[:known]
-        if spread.term.key == "kubernetes.io/hostname":
-            size, around = int(counted.sum()), nodes.take(live)
-        else:
-            size = len(np.unique(mine[counted]))
-            sums = np.append(domain_sums(codes, np.where(participation(pods, spread, table), live, 0.0)), 0.0)
-            around = sums[mine]
-        result: Floats = around * np.log(size + 2) + (spread.max_skew - 1)
-        return result
 
 
 def _asked(pods: PodClass) -> tuple[tuple[str, float], tuple[str, float]]:

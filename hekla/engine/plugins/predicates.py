@@ -307,22 +307,22 @@ def _domains(pods: PodClass, hard: list[Spread], table: NodeTable) -> list[tuple
             everywhere &= table.label_codes(spread.term.key) != ABSENT
         found = []
         for spread in hard:
-            taking_part = everywhere & participation(pods, spread, table)
+            taking_part = everywhere & participation(pods, spread.honor_affinity, spread.honor_taints, table)
             found.append((spread, taking_part, np.unique(table.label_codes(spread.term.key)[taking_part])))
         return found
 
     return pods.static("PodTopologySpread", table, compute)
 
 
-def participation(pods: PodClass, spread: Spread, table: NodeTable) -> Bools:
-    """`[nodes]`: nodes whose pods count for a spread constraint."""
+def participation(pods: PodClass, honor_affinity: bool, honor_taints: bool, table: NodeTable) -> Bools:
+    """`[nodes]`: nodes whose pods count for a spread constraint, by the node's affinity and by its taints."""
     result = table.ready.copy()
     view = NodeView(table)
-    if spread.honor_affinity:
+    if honor_affinity:
         affine = _node_affinity(pods, view, None)
         if affine is not None:
             result &= affine
-    if spread.honor_taints:
+    if honor_taints:
         result &= matching.hard_taints_mask(table, pods.tolerations)
     return result
 
