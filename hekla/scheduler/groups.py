@@ -32,9 +32,11 @@ log = logging.getLogger(__name__)
 Work = Callable[[str, Coroutine[Any, Any, None]], asyncio.Task[None]]
 """Starts a write of the object of that name, after the one that is under way for it."""
 
-GATHERED, LONGEST_GATHERED = 0.35, 2.0
+GATHERED, LONGEST_GATHERED = 0.35, 10.0
 """Seconds for which the newest status is gathered, from the last change of it, three times as long from the first.  Scheduled, Running
 and the first count of running pods come soon after each other; less soon when the server is busy, and then gathering takes longer."""
+STARTING = 6
+"""So many times as long while pods are bound that do not run yet, from the first change: most run soon, and are counted then."""
 REMEMBERED = 5.0
 """Seconds for which it is remembered what was written; by then the watch has shown it."""
 
@@ -140,11 +142,18 @@ class GroupStatuses:
         for key, (group, since, changed) in list(self.gathered.items()):
             if now - changed < stands and now - since < max(stands, 3 * GATHERED):
                 continue
+            if now - since < max(stands, STARTING * GATHERED) and self.is_starting(group):
+                continue
             del self.gathered[key]
             if group.phase != "Inqueue":
                 self.let_in.discard(key)
             self.lane.put(f"group {key}", partial(self.begin, group))
         self.timer = loop.call_later(GATHERED / 8, self.flush) if self.gathered else None
+
+    def is_starting(self, group: PodGroupStatus) -> bool:
+        """Whether pods of the group are bound and do not run yet: the counts are about to change."""
+        job = self.state.jobs.get(group.key)
+        return job is not None and job.pg_uid == group.uid and any(job.counts.statuses[one] for one in (Status.BINDING, Status.BOUND))
 
     def begin(self, group: PodGroupStatus) -> asyncio.Task[None] | None:
         """Starts the write of a gathered status whose turn has come, if it still says something."""

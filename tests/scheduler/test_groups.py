@@ -90,6 +90,20 @@ async def test_the_counts_are_those_of_the_moment_of_writing(scene: Scene) -> No
     assert [one["running"] for one in scene.said] == [running]
 
 
+async def test_pods_that_are_about_to_run_are_waited_for_but_not_for_ever(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "GATHERED", 1000.0)  # what passes here is not the clock's time
+    scene.world.run()
+    scene.groups.take(scene.status("Running", 0, READY))
+    held = scene.groups.gathered["default/job"]
+    scene.groups.gathered["default/job"] = held._replace(since=held.since - 3000, changed=held.changed - 1000)
+    scene.groups.flush()
+    assert "default/job" in scene.groups.gathered
+    scene.groups.gathered["default/job"] = held._replace(since=held.since - 6000, changed=held.changed - 1000)
+    scene.groups.flush()
+    await scene.settle()
+    assert [one["running"] for one in scene.said] == [None]
+
+
 async def test_what_the_server_says_already_is_not_said_again(scene: Scene) -> None:
     """A cycle that has not seen the write decides the same once more, in other words for the time."""
     scene.groups.take(scene.status("Running", 0, {**READY, "transitionID": "1"}))

@@ -40,7 +40,7 @@ log = logging.getLogger("agent.fake")
 ANNOTATION = "kwok.x-k8s.io/node"
 KWOK_NAMESPACE, KWOK = "kube-system", "kwok-controller"
 SENDERS = 24
-FEW = 4
+FEW = 8
 """Senders while the server is busy: nodes that start their pods for real report later than they are bound, too."""
 STANDS_BACK = 0.1
 """Seconds between two looks of the others whether it still is."""
