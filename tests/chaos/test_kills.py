@@ -181,7 +181,9 @@ async def compare_jobs(client: Client, stories: list[Story], uids: dict[str, str
 
 async def compare_pod(client: Client, story: Story, name: str, code: int | None, pod: Json | None) -> list[str]:
     if code is None:
-        return [] if pod is None or pod["status"]["phase"] in ("Failed", "Succeeded") else [f"pod {name} is still there: {pod['status']}"]
+        if pod is None or (pod["status"]["phase"] in ("Failed", "Succeeded") and "deletionTimestamp" not in pod["metadata"]):
+            return []
+        return [f"pod {name} is still there: {pod['metadata']}, {pod['status']}"]
     if pod is None:
         return [f"pod {name} is lost"]
     container = pod["status"]["containerStatuses"][0]
