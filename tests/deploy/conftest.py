@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from hekla.local.agent import preload
+from hekla.local.agent.isolation import detect
 from tests.deploy.chart import Chart, Helm
 from tests.kubernetes import programs
 from tests.kubernetes.conftest import servers
@@ -16,6 +18,13 @@ __all__ = ["servers"]
 @pytest.fixture(scope="session")
 def helm_program() -> Path:
     return programs.wanted("helm")["helm"]
+
+
+@pytest.fixture(scope="session")
+def ports_of_their_own() -> None:
+    """Copies of one Deployment listen at the same port: pods need a network, or the library that keeps their ports apart."""
+    if not detect().network and preload.compiler() is None:
+        pytest.skip("this machine gives pods no network of their own, and has no compiler for the library that keeps their ports apart")
 
 
 @pytest.fixture(scope="session")

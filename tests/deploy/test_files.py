@@ -18,10 +18,12 @@ from hekla.admission.review import Settings
 from hekla.cli.hekla import DAEMONS
 from hekla.controllers.hypernode.controller import KEY, discovery_config
 from hekla.engine.policy import Policy
+from hekla.engine.state import State
 from hekla.kube.daemon import VERSION_FLAG
 from hekla.kube.flags import parse
 from hekla.kube.log import FLAGS as LOG_FLAGS
-from tests.deploy.accounts import ADMISSION, CONTROLLERS, SCHEDULER
+from hekla.scheduler.feed import sources
+from tests.deploy.accounts import ADMISSION, CONTROLLERS, LONE_SCHEDULER, SCHEDULER
 from tests.deploy.chart import Manifests
 
 PAGE = (CHART.parents[1] / "docs" / "on-your-cluster.md").read_text()
@@ -130,3 +132,15 @@ def test_accounts_of_tests_are_those_of_the_chart() -> None:
     assert rules == others
     assert set(own.pop("resourceNames")) < set(all_names["resourceNames"])
     assert own == {key: value for key, value in all_names.items() if key != "resourceNames"}
+
+
+@pytest.mark.parametrize("batch", [True, False])
+def test_schedulers_may_read_what_they_feed_on(batch: bool) -> None:
+    """Without the right to one of these the scheduler goes on as if there were none, and says so in its log alone."""
+    state = State(scheduler_names=["volcano"], shard_mode="hard")
+    rules = (SCHEDULER if batch else LONE_SCHEDULER).everywhere
+    for kind in (source.kind for source in sources(state, batch=batch, taint_rules=True)):
+        assert any(
+            kind.group in rule["apiGroups"] and kind.plural in rule["resources"] and {"list", "watch"} <= set(rule["verbs"])
+            for rule in rules
+        ), f"deploy/chart/rights/scheduler.yaml: list and watch of {kind.plural} ({kind.group or 'core'}) are missing"  # fmt: skip

@@ -34,7 +34,7 @@ VALUES = [
 
 
 @pytest.fixture(scope="module")
-def installed(helm_program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+def installed(helm_program: Path, ports_of_their_own: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     """A cluster whose table of images says where the image's programs are: an environment stands for an image."""
     home = tmp_path_factory.mktemp("helm")
     images = home / "images.yaml"

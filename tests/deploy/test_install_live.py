@@ -81,7 +81,7 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site(helm_program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(helm_program: Path, ports_of_their_own: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     place = tmp_path_factory.mktemp("site")
     images, values, policy, audit_log = (place / name for name in ("images.yaml", "values.yaml", "audit.json", "audit.log"))
     images.write_text(yaml.safe_dump([{"image": "*/hekla", "path": [str(Path(sys.executable).parent)]}]))
