@@ -128,7 +128,6 @@ class Admission:
     async def call_mutating(self, attributes: Attributes) -> Json:
         """Asks the webhooks; gives the object with defaults filled again (of a deletion: nothing of importance)."""
         assert self.webhooks is not None
-        await in_task()
         if self.policies.mutating.wanted(attributes):
             self.policies.mutating.run(attributes)
         if await self.webhooks.mutate(attributes) and self.policies.mutating.wanted(attributes):
@@ -148,7 +147,6 @@ class Admission:
             self.policies.validating.run(attributes)
         if not self.webhooks.validating.wanted(attributes):
             return
-        await in_task()
         await self.webhooks.validate(attributes)
 
     # --- plugins --------------------------------------------------------------------------------------------------------

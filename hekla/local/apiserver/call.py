@@ -179,7 +179,7 @@ def read_again(call: Call, kind: Kind, new: Json, changed: frozenset[str] | None
             call.warn(text)
         tree = decoded.tree
         if changed is not None:
-            tree = {name: tree.get(name, value) for name, value in new.items() if name in tree or name not in changed}
+            tree = {name: tree[name] if name in changed else value for name, value in new.items() if name not in changed or name in tree}
         new = tree
     new.pop("kind", None)
     new.pop("apiVersion", None)

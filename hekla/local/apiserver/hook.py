@@ -13,6 +13,7 @@ from hekla.local.apiserver.kind import Json
 from hekla.local.apiserver.matching import Conditions
 from hekla.local.apiserver.objects.expressions import Unusable
 from hekla.local.apiserver.registry import Registry
+from hekla.local.apiserver.store import Row
 
 POOL = 64
 
@@ -26,7 +27,7 @@ class Hook:
 
     __slots__ = (
         "client_config", "conditions", "configuration", "ignores_failure", "kind", "match_policy", "name", "namespace_selector",
-        "object_selector", "place", "reinvoke", "rules", "side_effects", "timeout", "unusable", "version",
+        "namespaces", "object_selector", "place", "reinvoke", "rules", "side_effects", "timeout", "unusable", "version",
     )  # fmt: skip
 
     def __init__(self, configuration: str, tree: Json, place: int = 0, kind: str = "validating") -> None:
@@ -39,6 +40,8 @@ class Hook:
         self.client_config: Json = tree.get("clientConfig") or {}
         self.namespace_selector: Json = tree.get("namespaceSelector") or {}
         self.object_selector: Json = tree.get("objectSelector") or {}
+        self.namespaces: dict[str, tuple[Row | None, bool]] = {}
+        """By name, a namespace as it was when it was last asked about, and whether it is selected."""
         self.unusable = ""
         self.conditions = Conditions(())
         try:

@@ -161,7 +161,7 @@ def touched(document: Any) -> frozenset[str] | None:
     """The fields at the top of an object that a patch may change; None for what cannot be told from its own top."""
     if not isinstance(document, dict) or any(name.startswith("$") for name in document):
         return None
-    return frozenset(document) | {"kind", "apiVersion", "metadata"}
+    return frozenset(document) | {"kind", "apiVersion"}
 
 
 async def patch_scale(subresources: Subresources, call: Call, document: Any, media: str) -> Response:

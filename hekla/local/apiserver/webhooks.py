@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from hekla.kube.http.client import TimedOut, TransportError
-from hekla.local.apiserver.admission import Attributes
+from hekla.local.apiserver.admission import Attributes, in_task
 from hekla.local.apiserver.authorization import Authorizer
 from hekla.local.apiserver.call import untyped
 from hekla.local.apiserver.hook import Hook, HookClients, Unreachable, worded
@@ -31,6 +31,8 @@ from hekla.local.apiserver.store import Event, decode, encode
 log = logging.getLogger("hekla.apiserver")
 
 GROUP = "admissionregistration.k8s.io"
+NAMESPACES = 1000
+"""Of which a webhook remembers whether it selects them."""
 
 
 class Response(msgspec.Struct):
@@ -107,7 +109,19 @@ class Chain:
         return found
 
     def _selected(self, hook: Hook, attributes: Attributes) -> bool:
-        return selected(hook.namespace_selector, hook.object_selector, attributes, self.registry)
+        namespace = attributes.namespace
+        if not namespace or hook.object_selector or not hook.namespace_selector or attributes.resource.collection.name == "namespaces":
+            return selected(hook.namespace_selector, hook.object_selector, attributes, self.registry)
+        # Twice for each webhook and write, of a few namespaces that hardly ever change.
+        row = self.registry["namespaces"].collection.newest(namespace)
+        known = hook.namespaces.get(namespace)
+        if known is not None and known[0] is row:
+            return known[1]
+        if len(hook.namespaces) >= NAMESPACES:
+            hook.namespaces.clear()
+        answer = selected(hook.namespace_selector, None, attributes, self.registry)
+        hook.namespaces[namespace] = row, answer
+        return answer
 
     def of(self, attributes: Attributes, authorizer: Authorizer) -> list[tuple[Hook, Resource]]:
         """The webhooks that are to be asked.  Raises what the client sees of a condition that cannot be evaluated."""
@@ -282,6 +296,7 @@ class Webhooks:
 
     async def _exchange(self, hook: Hook, matched: Resource, attributes: Attributes, uid: str) -> Response:
         client, path, url = self.clients.of(hook)
+        await in_task()
         await convert_views(matched, attributes)
         body = review(attributes, matched, uid, hook.version)
         try:

@@ -65,7 +65,7 @@ class Writer:
         return await self.create_tree(call, call.resource, route.namespace, tree)
 
     async def create_tree(self, call: Call, resource: Resource, namespace: str, tree: Json) -> Response:
-        row, tree = await self.add(call, resource, namespace, tree)
+        row, tree = await self.add(call, resource, namespace, tree, read=True)
         return await self.shown(call, 201, row, tree)
 
     def answer(self, call: Call, status: int, row: Row | None, tree: Json) -> Response:
@@ -84,8 +84,10 @@ class Writer:
         *,
         validate: bool = True,
         claimed: Shares | None = None,
+        read: bool = False,
     ) -> tuple[Row | None, Json]:
-        """Creates; the row is None under dry run.  `claimed` says who owns the fields where an apply creates."""
+        """Creates; the row is None under dry run.  `claimed` says who owns the fields where an apply creates; `read` says that the
+        tree was decoded a moment ago, so that it holds no fields that the kind does not know."""
         kind, strategy = resource.kind, resource.kind.strategy
         metadata = tree["metadata"]
         if metadata.get("resourceVersion"):
@@ -93,7 +95,10 @@ class Writer:
         self._place(kind, metadata, namespace)
         for name in UNSENT:
             metadata.pop(name, None)
-        strategy.default(tree)
+        if read and kind.custom and strategy.parts is not None:
+            strategy.parts.default(tree)
+        else:
+            strategy.default(tree)
         # What admission adds from here on is owned by nobody.
         if claimed is None:
             scope = scope_of(self.registry, resource, "")
