@@ -134,12 +134,21 @@ def label_selector(tree: Tree | None) -> LabelSelector | None:
     return LabelSelector((*equal, *requirements(tree.get("matchExpressions"))))
 
 
+def _fields(expressions: Sequence[Tree] | None) -> tuple[Requirement, ...]:
+    """Expressions over a node's fields, of which there is one: its name, one at a time.  Raises ValueError for any other."""
+    result = requirements(expressions)
+    for one in result:
+        if one.key != "metadata.name" or one.operator not in ("In", "NotIn") or len(one.values) != 1:
+            raise ValueError(f"{one.key!r} {one.operator} {list(one.values)}: a field is metadata.name, In or NotIn one value")
+    return result
+
+
 def node_terms(trees: Sequence[Tree] | None) -> tuple[NodeTerm, ...]:
     """The alternatives of a node selector; one that cannot be read is left out, as if it matched nothing."""
     result = []
     for tree in trees or ():
         try:
-            term = NodeTerm(requirements(tree.get("matchExpressions")), requirements(tree.get("matchFields")))
+            term = NodeTerm(requirements(tree.get("matchExpressions")), _fields(tree.get("matchFields")))
         except ValueError:
             continue
         result.append(term)

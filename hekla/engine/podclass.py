@@ -312,6 +312,7 @@ class PodClasses:
             spec.get("resources"), spec.get("nodeSelector"), affinity, spec.get("tolerations"),
             spec.get("topologySpreadConstraints"), _claims(spec.get("volumes")), spec.get("resourceClaims"),
             spec.get("preemptionPolicy"), kept, visible,
+            _image_volumes(spec.get("volumes")),
             namespace if own_labels or spec.get("resourceClaims") or _claims(spec.get("volumes")) else "",
         ))  # fmt: skip
         found = self.by_key.get(key)
@@ -344,6 +345,7 @@ class PodClasses:
         inits = spec.get("initContainers") or ()
         pods.ports = _host_ports([*containers, *(one for one in inits if one.get("restartPolicy") == "Always")])
         pods.images = tuple(image_name(one.get("image", "")) for one in (*inits, *containers) if one.get("image"))
+        pods.images += tuple(map(image_name, _image_volumes(spec.get("volumes"))))
         pods.without_init = len(containers) + len(inits)
         pods.preemption_policy = spec.get("preemptionPolicy", "")
         pods.volumes = tuple(_claims(spec.get("volumes")))
@@ -431,6 +433,12 @@ def _claims(volumes: Sequence[Tree] | None) -> list[str]:
         elif volume.get("ephemeral") is not None:
             result.append(f"ephemeral:{volume.get('name', '')}")
     return result
+
+
+def _image_volumes(volumes: Sequence[Tree] | None) -> list[str]:
+    """Images that are mounted, not run."""
+    found = [volume["image"].get("reference", "") for volume in volumes or () if volume.get("image")]
+    return [reference for reference in found if reference]
 
 
 def _host_ports(containers: Sequence[Tree]) -> tuple[tuple[str, str, int], ...]:

@@ -150,7 +150,9 @@ class State:
         meta, spec = tree.get("metadata") or {}, tree.get("spec") or {}
         key = key_of(tree)
         old = self.tasks.get(key)
-        node = spec.get("nodeName", "")
+        node = spec.get("nodeName") or ""
+        if type(node) is not str:
+            raise ValueError(f"spec.nodeName is {node!r}, not a text")
         scheduler = spec.get("schedulerName", "")
         ours = self.scheduler_names is None or scheduler in self.scheduler_names or scheduler in self.lone_schedulers
         if not node and not ours:

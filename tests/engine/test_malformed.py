@@ -88,3 +88,10 @@ def test_queues_in_a_circle_stop_nobody_else() -> None:
     decisions = here.run()
     assert decisions.bound() == {"default/fine-task-0": "n1"}
     assert [one for one in decisions.problems if "broke off" in one] == []
+
+
+def test_a_pod_on_a_node_whose_name_is_no_text_is_left_out() -> None:
+    world = World(policy(plugins=["gang", "predicates"]))
+    world.pod("odd", node=True, cpu=1)  # type: ignore[arg-type]  # that is the point
+    assert world.state.rejected[("Pod", "default/odd")] == "spec.nodeName is True, not a text"
+    assert not world.state.nodes.names

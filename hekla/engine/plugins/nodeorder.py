@@ -186,7 +186,7 @@ def _image_locality(pods: PodClass, nodes: NodeView, task: Task | None) -> Float
         for image in pods.images:
             size, rows = table.images.get(image, (0, set()))
             if rows:
-                total[list(rows)] += int(size * len(rows) / count)
+                total[list(rows)] += int(size * (len(rows) / count))
         ceiling = _IMAGE_CEILING * pods.without_init
         clamped = np.clip(total, _IMAGE_FLOOR, ceiling)
         scaled: Floats = np.floor(MAX_SCORE * (clamped - _IMAGE_FLOOR) / (ceiling - _IMAGE_FLOOR))

@@ -127,8 +127,9 @@ class ResourceStrategyFit(Plugin):
             else:
                 continue
             total += np.where(has, strategy.weight * part, 0.0)
-        if weights:
-            total /= weights
+        if not weights:
+            return np.zeros(len(nodes))  # Weights of an annotation may cancel out.
+        total /= weights
         total[over] = 0.0
         return total
 

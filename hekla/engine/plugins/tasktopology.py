@@ -249,14 +249,20 @@ def read(annotations: Mapping[str, str], roles: set[str], job: str) -> Wishes:
     """What a PodGroup says.  Raises ValueError for roles that the job has not, or that are named twice in a group."""
     affinity = _groups(annotations.get(AFFINITY), roles, job)
     anti_affinity = _groups(annotations.get(ANTI_AFFINITY), roles, job)
-    order = _groups(annotations.get(TASK_ORDER, "").replace(";", ",") or None, roles, job)
-    return Wishes(affinity, anti_affinity, order[0] if order else ())
+    order = tuple(annotations[TASK_ORDER].split(",")) if annotations.get(TASK_ORDER) else ()
+    _check((order,), roles, job)
+    return Wishes(affinity, anti_affinity, order)
 
 
 def _groups(text: str | None, roles: set[str], job: str) -> tuple[tuple[str, ...], ...]:
     if text is None:
         return ()
     groups = tuple(tuple(group.split(",")) for group in text.split(";"))
+    _check(groups, roles, job)
+    return groups
+
+
+def _check(groups: Iterable[tuple[str, ...]], roles: set[str], job: str) -> None:
     for group in groups:
         seen: set[str] = set()
         for role in group:
@@ -267,4 +273,3 @@ def _groups(text: str | None, roles: set[str], job: str) -> tuple[tuple[str, ...
             if role in seen:
                 raise ValueError(f"task {role} is duplicate in job <{job}>")
             seen.add(role)
-    return groups
