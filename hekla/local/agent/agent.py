@@ -13,7 +13,7 @@ from typing import Any
 from hekla.api import core, meta
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
-from hekla.kube.errors import ApiError, Conflict, NotFound
+from hekla.kube.errors import ApiError
 from hekla.kube.events import Recorder
 from hekla.kube.http.client import TransportError
 from hekla.local.agent.admit import refusal
@@ -235,15 +235,10 @@ class Agent:
 
     async def delete(self, pod: core.Pod) -> None:
         """Finishes a deletion that came while the pod's last status was on its way."""
-        await self.host.reporter.flush(pod.metadata.uid)
-        try:
-            await self.client.delete(core.POD, pod.metadata.name, pod.metadata.namespace, grace=0, uid=pod.metadata.uid)
-        except (NotFound, Conflict):
-            return
-        except (ApiError, TransportError) as error:
-            log.info("pod %s: not deleted yet: %s", meta.key(pod), error)
+        own = pod.metadata
+        await self.host.reporter.flush(own.uid)
+        while not await self.host.reporter.delete(own.uid, own.namespace, own.name):
             await asyncio.sleep(1.0)
-            self._errands.start(self.delete(pod), f"deletion of {meta.key(pod)}")
 
     async def end_orphan(self, directory: PodDirectory) -> None:
         """Ends what is left of a pod that was removed while no agent ran."""

@@ -1,4 +1,4 @@
-"""Sends statuses of pods to the API server: the newest of each pod, one at a time a pod, many pods at once.
+"""Tells the API server how pods are, the newest of each, one at a time a pod, many pods at once, and that they are no more.
 
 A status that was overtaken while it waited is never sent.  Patches carry the pod's uid, so that a new pod of the same name is
 never overwritten by news of the old one.
@@ -67,6 +67,28 @@ class Reporter:
         self._flushes.setdefault(uid, []).append(future)
         await future
 
+    async def stands(self, uid: str, namespace: str, name: str) -> bool:
+        """Whether the pod is still there, and no other of its name.  Raises ApiError, TransportError."""
+        try:
+            found = await self._client.get(self._kind, name, namespace)
+        except NotFound:
+            return False
+        return bool(found["metadata"]["uid"] == uid)
+
+    async def delete(self, uid: str, namespace: str, name: str) -> bool:
+        """Removes a pod's object at once; False when that must be tried again."""
+        try:
+            try:
+                await self._client.delete(self._kind, name, namespace, grace=0, uid=uid)
+            except Conflict:
+                return not await self.stands(uid, namespace, name)
+        except NotFound:
+            return True
+        except (ApiError, TransportError) as error:
+            log.info("pod %s/%s: not deleted yet: %s", namespace, name, error)
+            return False
+        return True
+
     def _next(self) -> tuple[str, Report] | None:
         for uid in self._waiting:
             if uid not in self._sending:
@@ -100,9 +122,12 @@ class Reporter:
         """Sends one status; False when it must be tried again."""
         patch = {"metadata": {"uid": uid}, "status": report.status}
         try:
-            await self._client.patch(self._kind, report.name, patch, report.namespace, type="strategic", subresource="status")
-        except (NotFound, Conflict):
-            return True  # the pod is gone, or another one of its name has come
+            try:
+                await self._client.patch(self._kind, report.name, patch, report.namespace, type="strategic", subresource="status")
+            except Conflict:  # another pod of its name has come, or others have changed this one all the while
+                return not await self.stands(uid, report.namespace, report.name)
+        except NotFound:
+            return True
         except Invalid as error:
             log.warning("pod %s/%s: the API server refuses its status: %s", report.namespace, report.name, error)
             return True

@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Any
 
 from hekla.api import core, quantity
-from hekla.kube.errors import ApiError, Conflict, NotFound
+from hekla.kube.errors import ApiError
 from hekla.kube.http.client import TransportError
 from hekla.local.agent import containers, environment, isolation, probes, resizing, statuses, volumes
 from hekla.local.agent.containers import Run
@@ -564,15 +564,8 @@ class Worker:
     async def delete(self) -> None:
         """Removes the object, if it is still this pod; finalizers may keep it, which is not ours to wait for."""
         meta = self.pod.metadata
-        while not self.deleted:
-            try:
-                await self.host.client.delete(core.POD, meta.name, meta.namespace, grace=0, uid=self.uid)
-                return
-            except (NotFound, Conflict):
-                return
-            except (ApiError, TransportError) as error:
-                log.info("pod %s: not deleted yet: %s", self.key, error)
-                await asyncio.sleep(0.5)
+        while not self.deleted and not await self.host.reporter.delete(self.uid, meta.namespace, meta.name):
+            await asyncio.sleep(0.5)
 
     def clean(self) -> None:
         """Nothing of the pod stays on this machine."""
