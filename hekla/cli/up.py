@@ -124,7 +124,8 @@ def bring_up(cluster: Cluster, flags: dict[str, object], timeout: float, say: Sa
         say("certificates", "ok", "")
         started = time.time()
         with undisturbed():
-            supervisor = launch(cluster, [lock.fileno() for lock in CLAIMS.values()])
+            claims = [CLAIMS[port].fileno() for port in (settings.port, settings.admission_port) if port in CLAIMS]
+            supervisor = launch(cluster, claims)
         asyncio.run(wait_until_ready(cluster, settings, started, time.monotonic() + timeout, say))
     except BaseException as error:
         abandon(cluster, supervisor, before, made)
