@@ -107,10 +107,13 @@ def conformance(options: argparse.Namespace) -> int:
         outcomes = e2e.run(
             kubeconfig, names, content_type=content_type, seconds=60 * options.minutes, processes=options.processes, log=options.log
         )
-    for outcome in outcomes:
-        print(f"{outcome.state:<8} {outcome.seconds:6.1f} s  {outcome.name}" + (f"\n         {outcome.failure}" if outcome.failure else ""))
-    passed = sum(outcome.passed for outcome in outcomes)
-    print(f"\n{passed} of {len(names)} specs pass, {len(outcomes)} ran")
+        for outcome in outcomes:  # told before the cluster ends, which may have something to say too
+            print(
+                f"{outcome.state:<8} {outcome.seconds:6.1f} s  {outcome.name}"
+                + (f"\n         {outcome.failure}" if outcome.failure else "")
+            )
+        passed = sum(outcome.passed for outcome in outcomes)
+        print(f"\n{passed} of {len(names)} specs pass, {len(outcomes)} ran", flush=True)
     return 0 if passed == len(names) else 1
 
 
