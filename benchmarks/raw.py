@@ -268,6 +268,19 @@ def requests(what: str, namespace: str, prefix: str, count: int) -> Iterator[byt
             yield f"GET {pods}/{name} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
 
 
+FILLED_IN = "a-name-here"
+"""Stands for the name of each object in the path and the body of an order for `filled` requests."""
+
+
+def filled(order: dict[str, object]) -> Iterator[bytes]:
+    """One request each for objects of any kind: method, path and body of the order, with the names filled in."""
+    method, path, body = str(order["method"]), str(order["path"]), json.dumps(order["body"], separators=(",", ":"))
+    content = "application/merge-patch+json" if method == "PATCH" else "application/json"
+    for index in range(int(str(order["count"]))):
+        name = f"{order['prefix']}-{index}"
+        yield request(method, path.replace(FILLED_IN, name), body.replace(FILLED_IN, name).encode(), content)
+
+
 async def saturate(connections: list[Connection], work: list[bytes]) -> tuple[float, list[float]]:
     """All requests as fast as the connections carry them: (requests a second, each one's seconds)."""
     pending = iter(work)
@@ -331,7 +344,10 @@ async def run(order: dict[str, object]) -> dict[str, object]:
     if order["what"] == "list":
         return await time_of_list(order)
     connections = [await connect(order, Connection) for _ in range(int(str(order["connections"])))]
-    work = list(requests(str(order["what"]), str(order["namespace"]), str(order["prefix"]), int(str(order["count"]))))
+    if order["what"] == "filled":
+        work = list(filled(order))
+    else:
+        work = list(requests(str(order["what"]), str(order["namespace"]), str(order["prefix"]), int(str(order["count"]))))
     rate = float(str(order.get("rate", 0)))
     if rate:
         latencies, speed = (await offer(connections, work, rate)).latencies, rate

@@ -37,8 +37,8 @@ GATHERED, LONGEST_GATHERED = 0.35, 10.0
 and the first count of running pods come soon after each other; less soon when the server is busy, and then gathering takes longer."""
 STARTING = 6
 """So many times as long while pods are bound that do not run yet, from the first change: most run soon, and are counted then."""
-REMEMBERED = 5.0
-"""Seconds for which it is remembered what was written; by then the watch has shown it."""
+REMEMBERED = LONGEST_GATHERED + 5.0
+"""Seconds for which it is remembered what was written; by then the watch has shown it, and what was gathered before has had its turn."""
 
 
 class Metadata(msgspec.Struct, rename="camel"):
@@ -64,7 +64,7 @@ class Gathering(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What a PodGroup has been told, and the version that it has since."""
+    """What a PodGroup has been told, and the version that it has had since."""
 
     said: tuple[Any, ...]
     version: str
@@ -114,13 +114,13 @@ class GroupStatuses:
         return job is None or len(job.tasks) < max(job.min_available, 1)
 
     def was_told(self, group: PodGroupStatus) -> bool:
-        """Whether the server says this already, though the cycle that decided it could not know: the watch is behind."""
+        """Whether the server says this already: the cycle that decided it could not know, or its counts were others then."""
         written = self.written.get(group.key)
         if written is None:
             return False
         seen = self.seen(group.key)
-        if not (seen.isdigit() and written.version.isdigit()) or int(seen) >= int(written.version):
-            del self.written[group.key]  # whatever it is, it was decided in the knowledge of that write
+        if not (seen.isdigit() and written.version.isdigit()) or int(seen) > int(written.version):
+            del self.written[group.key]  # somebody else has changed it since
             return False
         return written.said == said(group)
 

@@ -113,6 +113,18 @@ async def test_what_the_server_says_already_is_not_said_again(scene: Scene) -> N
     assert scene.phases() == ["Running"]
 
 
+async def test_what_became_the_same_while_it_was_gathered_is_not_said_again(scene: Scene) -> None:
+    """Decided before the write that said it, and counted after."""
+    scene.world.run()
+    scene.world.settle()
+    scene.groups.take(scene.status("Running", 0, READY))
+    await scene.settle()
+    scene.shown = "1"
+    scene.groups.take(scene.status("Running", 1, READY))
+    await scene.settle()
+    assert [one["running"] for one in scene.said] == [2]
+
+
 async def test_what_is_decided_in_the_knowledge_of_the_write_is_written(scene: Scene) -> None:
     """Somebody else has changed the group since."""
     scene.groups.take(scene.status("Running", 0, READY))
