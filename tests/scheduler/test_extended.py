@@ -133,3 +133,41 @@ async def test_a_pod_has_devices_of_a_driver_by_the_name_of_a_resource(site: Sit
         await site.client.patch(resource.RESOURCE_CLAIM.untyped, name, free, "default")
         await site.client.delete(resource.RESOURCE_CLAIM.untyped, name, "default")
     await site.until_bound(1)
+
+
+async def test_a_device_that_its_driver_has_tainted_is_given_to_nobody_until_it_is_well_again(site: Site) -> None:
+    node = await site.node("n1")
+    driver, name = f"{site.name}.example.com", f"{site.name}.example.com/gpu"
+    chosen = [{"cel": {"expression": f'device.driver == "{driver}"'}}]
+    body: dict[str, Any] = {"metadata": {"name": site.name}, "spec": {"selectors": chosen, "extendedResourceName": name}}
+    await site.client.create(resource.DEVICE_CLASS.untyped, body)
+    taint = {"key": f"{driver}/hot", "effect": "NoSchedule"}
+    spec = {"driver": driver, "nodeName": node, "pool": {"name": node, "generation": 1, "resourceSliceCount": 1}}
+    devices: list[dict[str, Any]] = [{"name": "gpu-0", "taints": [taint]}, {"name": "gpu-1"}]
+    made = await site.client.create(
+        resource.RESOURCE_SLICE.untyped, {"metadata": {"name": site.name}, "spec": {**spec, "devices": devices}}
+    )
+    site.start()
+    amounts = {"cpu": "100m", name: "1"}
+    container = {"name": "main", "image": "pause", "resources": {"requests": amounts, "limits": amounts}}
+
+    async def device_of(pod: str) -> list[str]:
+        said = (await site.pod(pod))["status"]["extendedResourceClaimStatus"]
+        claim_of = await site.client.get(resource.RESOURCE_CLAIM.untyped, said["resourceClaimName"], "default")
+        return [one["device"] for one in claim_of["status"]["allocation"]["devices"]["results"]]
+
+    async def waits() -> bool:
+        conditions = ((await site.pod("two-0"))["status"]).get("conditions") or []
+        return any(one["type"] == "PodScheduled" and one["status"] == "False" for one in conditions)
+
+    await site.job("one", 1, containers=[container])
+    await site.until_bound(1)
+    assert await device_of("one-0") == ["gpu-1"]
+    await site.job("two", 1, containers=[container])
+    await site.until(waits, "the second pod waits for the device that is tainted")
+
+    made["spec"]["pool"]["generation"] = 2
+    del made["spec"]["devices"][0]["taints"]
+    await site.client.update(resource.RESOURCE_SLICE.untyped, made)
+    await site.until_bound(2)
+    assert await device_of("two-0") == ["gpu-0"]
