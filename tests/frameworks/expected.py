@@ -71,6 +71,6 @@ def ray_runs_a_task_on_every_node(runs: Runs) -> None:
     if cache().resolve().is_relative_to("/tmp"):
         pytest.skip("the environments lie below /tmp, over which each pod of this manifest has a volume")
     RAY.environment()
-    log = runs.run("ray.yaml", 180)["ray-driver-0"]
+    log = runs.run("ray.yaml", 300)["ray-driver-0"]  # each of Ray's own attempts to reach a head that is slow to come takes 30 s
     assert "on ray-head-0 ray-worker-0 ray-worker-1\n" in log
     assert f"sum of squares {sum(i * i for i in range(1000))}\n" in log
