@@ -93,6 +93,10 @@ class KinBook:
         self.uncounted: list[Kin] = []
         self.asked: set[Kin] = set()
         """Kin that counts are kept of in this cycle."""
+        self._here: dict[str, list[LabelSet]] = {}
+        """Namespace -> all known sets of labels."""
+        self._indexed: set[str] = set()
+        """Namespaces in which somebody selects, so that `_labels` is kept for them."""
         self._labels: dict[tuple[str, Pair | None], set[LabelSet]] = {}
         self._owned: dict[tuple[str, str], set[LabelSet]] = {}
         self._services: dict[tuple[str, Pair], set[str]] = {}
@@ -144,8 +148,9 @@ class KinBook:
     def met(self, labels: LabelSet) -> None:
         """A new set of labels."""
         namespace = labels.namespace
-        for pair in (*labels.labels.items(), None):
-            self._labels.setdefault((namespace, pair), set()).add(labels)
+        self._here.setdefault(namespace, []).append(labels)
+        if namespace in self._indexed:
+            self._index(labels)
         if labels.owner:
             self._owned.setdefault((namespace, labels.owner), set()).add(labels)
         if self.kin:
@@ -159,6 +164,7 @@ class KinBook:
     def keep(self, label_sets: Iterable[LabelSet]) -> None:
         """Forget all sets of labels but these, and kin that nobody has."""
         live = set(label_sets)
+        self._here = {namespace: found for namespace, listed in self._here.items() if (found := [one for one in listed if one in live])}
         for index in (self._labels, self._owned):
             for key in list(index):
                 index[key] &= live  # type: ignore[index]  # each index with its own keys
@@ -199,6 +205,10 @@ class KinBook:
 
     # ------------------------------------------------------------------------------------------------- inside
 
+    def _index(self, labels: LabelSet) -> None:
+        for pair in (*labels.labels.items(), None):
+            self._labels.setdefault((labels.namespace, pair), set()).add(labels)
+
     def _look_again(self, affected: Iterable[LabelSet]) -> None:
         for labels in list(affected):
             selected = self._selector(labels)
@@ -233,6 +243,10 @@ class KinBook:
 
     def _selected(self, namespace: str, selected: Selected) -> set[LabelSet]:
         """All known sets of labels that a selector means."""
+        if namespace not in self._indexed:
+            self._indexed.add(namespace)
+            for labels in self._here.get(namespace, ()):
+                self._index(labels)
         pairs: list[Pair | None] = [*_equalities(selected), None]
         found = min((self._labels.get((namespace, pair), set()) for pair in pairs), key=len)
         selector = LabelSelector(selected)

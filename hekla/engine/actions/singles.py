@@ -86,6 +86,8 @@ class Singles:
 
     def _knows(self, task: Task) -> bool:
         """Whether the next node for the task is known."""
+        if task.pods is self.pods and self.whose is None and task.labels.kin is None and self.known is not None:
+            return self.known.next < len(self.known.rows)  # as most are
         key = self._key(task)
         if key[1] == ALONE and task.labels.kin in self.kin:
             self.settle()  # It is alone no more.
