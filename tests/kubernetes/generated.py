@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.cluster.api import APPLY, JSON, JSON_PATCH, MERGE, STRATEGIC, TABLE, YAML, Tree
 from tests.kubernetes.exchange import Script, Step
+from tests.kubernetes.fuller import FULLER
 from tests.kubernetes.samples import SAMPLES, Sample
 
 STEPS = 40
@@ -32,7 +33,7 @@ ODD: tuple[Any, ...] = (
     1,
     -1,
     1.5,
-    10**18,
+    10**9,
     True,
     False,
     [],
@@ -52,6 +53,21 @@ ODD: tuple[Any, ...] = (
 )
 ACCEPTS = ("", JSON, YAML, TABLE, "*/*", "text/html", f"text/html,{JSON}", "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io")
 SELECTORS = ("a=b", "a!=b", "a in (b,c)", "!a", "a", "a in", "=", "a>1", "a=b,c!=d")
+VERSIONS = ("", "0", "1", "x", "-1", "9" * 20, "{{rv}}")
+DELETIONS: tuple[Any, ...] = (
+    {"preconditions": {"uid": "x"}},
+    {"preconditions": {"resourceVersion": "1"}},
+    {"propagationPolicy": "Foreground"},
+    {"propagationPolicy": "Nowhere"},
+    {"propagationPolicy": "Orphan", "orphanDependents": True},
+    {"gracePeriodSeconds": -1},
+    {"gracePeriodSeconds": "x"},
+    {"dryRun": ["All"]},
+    {"dryRun": ["x"]},
+    {"kind": "Pod", "apiVersion": "v1"},
+    [],
+    "x",
+)
 QUERIES: tuple[dict[str, str], ...] = (
     {"dryRun": "All"},
     {"dryRun": "x"},
@@ -69,7 +85,7 @@ def scripts(seed: int, count: int) -> Iterator[Script]:
     """So many scripts, each about one kind."""
     for number in range(count):
         chance = random.Random(f"{seed}-{number}")
-        sample = chance.choice(SAMPLES)
+        sample = chance.choice((*SAMPLES, *FULLER))
         yield Script(f"made-up {seed}-{number} {sample.plural}", tuple(_steps(chance, sample)))
 
 
@@ -81,7 +97,8 @@ def _steps(chance: random.Random, sample: Sample) -> Iterator[Step]:
         if sample.status and chance.random() < 0.15 and sample.plural not in MADE_BY_STATUS:
             one += "/status"
         query = dict(chance.choice(QUERIES)) if chance.random() < 0.3 else {}
-        what = chance.choices(("create", "get", "list", "update", "patch", "delete"), (5, 2, 1, 3, 5, 1))[0]
+        ways = ("create", "get", "list", "update", "patch", "delete", "pages", "options", "scale")
+        what = chance.choices(ways, (5, 2, 1, 3, 5, 1, 1, 0.5, 0.5))[0]
         if what == "create":
             yield Step("POST", sample.collection, _body(chance, sample, name), query=query)
         elif what == "get":
@@ -97,12 +114,41 @@ def _steps(chance: random.Random, sample: Sample) -> Iterator[Step]:
                     "limit": chance.choice(("", "0", "1")),
                 },
             )
+        elif what == "pages":
+            yield _page(chance, sample)
+        elif what == "options":
+            yield Step("DELETE", one.removesuffix("/status"), chance.choice(DELETIONS))
+        elif what == "scale":
+            yield _scale(chance, sample, one.removesuffix("/status"))
         elif what == "update":
             yield Step("PUT", one, _body(chance, sample, name), query=query)
         elif what == "patch":
             yield _patch(chance, sample, one, query)
         else:
             yield Step("DELETE", one.removesuffix("/status"), query={"gracePeriodSeconds": "0"} if chance.random() < 0.7 else {})
+
+
+def _page(chance: random.Random, sample: Sample) -> Step:
+    """A list with parameters of all sorts, those of a watch among them as far as they are refused."""
+    query = {"limit": chance.choice(("", "1", "x", "-1")), "labelSelector": chance.choice(("", "", *SELECTORS))}
+    query["resourceVersion"] = chance.choice(VERSIONS)
+    query["resourceVersionMatch"] = chance.choice(("", "", "Exact", "NotOlderThan", "x"))
+    query["fieldSelector"] = chance.choice(("", "", "metadata.name!=x", "spec.none=x", "metadata.namespace={{ns}}", "=", "metadata.name"))
+    if chance.random() < 0.3:
+        query["continue"] = chance.choice(("x", "{{continue}}"))
+    kept = {name: value for name, value in query.items() if value}
+    return Step("GET", sample.collection, query=kept, accept=chance.choice(("", JSON, TABLE)))
+
+
+def _scale(chance: random.Random, sample: Sample, one: str) -> Step:
+    """A subresource, of whatever kind."""
+    path = f"{one}/{chance.choice(('scale', 'status', 'eviction', 'binding', 'none'))}"
+    method = chance.choice(("GET", "PUT", "PATCH", "POST"))
+    if method == "GET":
+        return Step("GET", path)
+    if method == "PATCH":
+        return Step("PATCH", path, {"spec": {"replicas": chance.choice((0, 3, -1, "x"))}}, MERGE)
+    return Step(method, path, {"metadata": {"name": one.rsplit("/")[-1]}, "spec": {"replicas": chance.choice((0, 3, -1, "x", None))}})
 
 
 def _body(chance: random.Random, sample: Sample, name: str) -> Tree:

@@ -74,12 +74,12 @@ INTENDED: tuple[Intention, ...] = (
     Intention(
         "",
         r".*\.?message",
-        "An empty map is kept as none, and shown as that where it is refused.",
-        r"(?s).*(Invalid|Unsupported) value: \{\}: (`selector` does not|supported values)",
+        "An empty map, list or text is kept as none, and shown as that where it is refused.",
+        r'(?s).*(Invalid|Unsupported) value: (\{\}|""|\[\]): (`selector` does not|supported values|PEM block|either `)',
         r"(?s).*(Invalid|Unsupported) value: null: ",
     ),
     Intention(
-        r"\S+ \S+/(cluster)?roles\b|\S+ \S+/limitranges\b",
+        r"\S+ \S+/((cluster)?roles|limitranges|endpointslices|resourceclaims|resourceclaimtemplates)\b",
         r".*metadata\.managedFields.*",
         "An empty list is kept as none, so nobody comes to own it.",
     ),
@@ -121,7 +121,7 @@ INTENDED: tuple[Intention, ...] = (
         r"(GET|PUT|PATCH) \S+/daemonsets\b",
         r".*\.managedFields.*",
         "The same annotation: a status does not come to own it here.",
-        r".*(f:annotations|deprecated\.daemonset)",
+        r"(.*(f:annotations|deprecated\.daemonset)|\{\}$)",
     ),
     Intention(
         r"(POST|PUT|PATCH) \S+/csinodes\b",
@@ -155,6 +155,19 @@ INTENDED: tuple[Intention, ...] = (
         "The same number, where Kubernetes refuses what it was cut to.",
         "",
         r"(?s)(patch$|<absent>$|.*cannot unmarshal number \d{10,})",
+    ),
+    Intention(
+        r"\S+ \S+/controllerrevisions\b",
+        r".*\.?message",
+        "Data of free form is shown as it is kept, not as its writer escaped it.",
+        r".*\\u00",
+    ),
+    Intention(
+        r"GET \S+/resourceclaims/\S+/status accept application/json;as=Table",
+        "status",
+        "The status of a claim is shown in a table too.",
+        "406 ",
+        "(200|404) ",
     ),
     Intention(
         r"PATCH .*strategic-merge",

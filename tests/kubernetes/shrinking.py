@@ -10,11 +10,14 @@ import copy
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 from tests.kubernetes.exchange import Script, Step
 
 Fails = Callable[[Script], bool]
+_NUMBERS = count(1)
+"""No two attempts share a namespace, also where one script shows two differences."""
 ATTEMPTS = 120
 """At the most for one script; each sends what is left of it to both servers."""
 
@@ -34,7 +37,7 @@ class _Attempts:
 
 def shrunk(script: Script, fails: Fails) -> Script:
     """A script that `fails` too and of which no step can be missed; the whole one where it does not fail a second time."""
-    attempts, steps = _Attempts(fails, f"shrunk {script.namespace[-20:]}"), list(script.steps)
+    attempts, steps = _Attempts(fails, f"shrunk {next(_NUMBERS)} {script.namespace[-20:]}"), list(script.steps)
     if not attempts.fails(steps):
         return script
     steps = _fewer(steps, attempts)

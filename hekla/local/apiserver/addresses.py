@@ -117,6 +117,8 @@ class Addresses:
                 )
                 error = FieldError(f"spec.ports[{position}].nodePort", "FieldValueInvalid", f"Invalid value: {wanted}: {why}")
                 raise invalid(attributes.resource.kind, attributes.name, [error])
+            if not wanted and spec.get("type") == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is False:
+                continue
             if not wanted:
                 wanted = self._free_port()
             port["nodePort"] = wanted

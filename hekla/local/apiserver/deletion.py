@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -80,11 +81,23 @@ def read_options(call: Call) -> DeleteOptions:
     return DeleteOptions(grace, propagation or "", wanted.get("uid") or "", wanted.get("resourceVersion") or "")
 
 
+UNRECOGNIZED = "the object provided is unrecognized (must be of type DeleteOptions): "
+
+
+def _unread(text: str) -> str:
+    """Options are not read as objects are: what is said of them names no kind that they should have been of."""
+    if text.startswith(UNRECOGNIZED):
+        return text.removeprefix(UNRECOGNIZED).rpartition(" (")[0]
+    why = text.rpartition("cannot be handled as a DeleteOptions: ")[2]
+    other = re.match(r"converting \((\w+)\.(\w+)\) to ", why)
+    return f'no kind "{other[2]}" is registered for version "{other[1]}" in scheme "pkg/runtime/scheme.go:111"' if other else why
+
+
 def decode_options(call: Call) -> Json:
     try:
         tree = read_body(call, bodies.DELETE_OPTIONS)
     except Refusal as refusal:
-        raise Refusal(refusal.code, str(refusal).rpartition("cannot be handled as a DeleteOptions: ")[2]) from refusal
+        raise Refusal(refusal.code, _unread(str(refusal))) from refusal
     if not isinstance(tree.get("preconditions") or {}, dict):
         raise bad_request("json: cannot unmarshal array into Go struct field DeleteOptions.preconditions of type v1.Preconditions")
     return tree

@@ -15,7 +15,7 @@ from hekla.local.apiserver.objects import documents
 from hekla.local.apiserver.objects.errors import BadBody
 from hekla.local.apiserver.registry import Resource
 from hekla.local.apiserver.route import Route
-from hekla.local.apiserver.selection import Selection, select
+from hekla.local.apiserver.selection import Selection, check_selectors, select
 from hekla.local.apiserver.status import Refusal, bad_request, expired, invalid_option, not_found, too_large_version
 from hekla.local.apiserver.store import Collection, Row, Store
 
@@ -37,7 +37,10 @@ def version_option(request: Request) -> int:
         return 0
     if not text.isascii() or not text.isdigit():
         raise bad_request(f'strconv.ParseUint: parsing "{text}": invalid syntax')
-    return int(text)
+    version = int(text)
+    if version >= 2**64:
+        raise bad_request(f'strconv.ParseUint: parsing "{text}": value out of range')
+    return version
 
 
 def list_version(request: Request) -> int:
@@ -114,6 +117,11 @@ def check_list_options(request: Request) -> None:
     if request.option("sendInitialEvents"):
         errors.append(FieldError("sendInitialEvents", "FieldValueForbidden", "Forbidden: sendInitialEvents is forbidden for list"))
     if match:
+        why = "Forbidden: resourceVersionMatch is forbidden "
+        if not version:
+            errors.append(FieldError("resourceVersionMatch", "FieldValueForbidden", f"{why}unless resourceVersion is provided"))
+        if request.option("continue"):
+            errors.append(FieldError("resourceVersionMatch", "FieldValueForbidden", f"{why}when continue is provided"))
         if match not in ("Exact", "NotOlderThan"):
             errors.append(
                 FieldError(
@@ -121,14 +129,6 @@ def check_list_options(request: Request) -> None:
                     f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan", ""',
                 )
             )  # fmt: skip
-        elif not version:
-            errors.append(
-                FieldError(
-                    "resourceVersionMatch",
-                    "FieldValueForbidden",
-                    "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
-                )
-            )
         elif match == "Exact" and version == "0":
             errors.append(
                 FieldError(
@@ -138,6 +138,7 @@ def check_list_options(request: Request) -> None:
                 )
             )
     if errors:
+        check_selectors(request.option("labelSelector"), request.option("fieldSelector"))  # what is no selector is told first
         raise invalid_option("ListOptions", errors)
 
 
@@ -152,20 +153,25 @@ async def list_objects(store: Store, request: Request, route: Route) -> Response
     selection = select(resource, route.namespace, route.name, request.option("labelSelector"), request.option("fieldSelector"))
     limit = number_option(request, "limit")
     token = request.option("continue")
-    version = list_version(request)
     if token:
+        start = Page.parse(token)
         if request.option("resourceVersion") not in ("", "0"):
             raise bad_request("specifying resource version is not allowed when using continue")
-        return await continued(store, resource, selection, form, Page.parse(token), limit)
+        return await continued(store, resource, selection, form, start, limit)
+    version = list_version(request)
+    if request.option("resourceVersion") == "0":
+        limit = 0  # whatever is at hand comes whole
     await at_least(store, version)
     collection = resource.collection
-    if request.option("resourceVersionMatch") == "Exact" and version < collection.version:
+    # A page of a version that is named without saying how is one of that version, and there are no more.
+    exact = request.option("resourceVersionMatch") == "Exact" or (bool(limit and version) and not request.option("resourceVersionMatch"))
+    if exact and version < collection.version:
         state = state_at(collection, version)
         if state is None:
             raise expired(OLD_LIST)
         keys = [key for key in sorted(state) if not selection.namespace or state[key].namespace == selection.namespace]
         return await page(resource, selection, form, keys, state, version, limit)
-    shown = version if request.option("resourceVersionMatch") == "Exact" else store.committed
+    shown = version if exact else store.committed
     return await page(resource, selection, form, collection.ordered(selection.namespace), collection.rows, shown, limit)
 
 

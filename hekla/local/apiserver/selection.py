@@ -40,6 +40,23 @@ class Selection:
         return all(test(row) for test in self.tests)
 
 
+UNSELECTABLE = {
+    "replicasets": '"{}" is not a known field selector: only "metadata.name", "metadata.namespace"',
+    "jobs": 'field label "{}" not supported for Job',
+    "resourceslices": "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {}",
+}
+"""How kinds of their own manner refuse a field."""
+
+
+def check_selectors(labels: str, fields: str) -> None:
+    """Raises 400 for what is no selector."""
+    try:
+        parse_labels(labels)
+        parse_fields(fields)
+    except SelectorError as error:
+        raise bad_request(str(error)) from error
+
+
 def select(resource: Resource, namespace: str, name: str, labels: str, fields: str) -> Selection:
     """Compiles the selectors of a request; raises 400 as Kubernetes words it."""
     tests: list[Test] = []
@@ -61,13 +78,13 @@ def _add_field(resource: Resource, selection: Selection, field: str, sign: str, 
             selection.name = value
         else:
             tests.append((lambda row: row.name == value) if sign == "=" else (lambda row: row.name != value))
-    elif field == "metadata.namespace":
+    elif field == "metadata.namespace" and (resource.kind.namespaced or resource.kind.custom or not resource.kind.selectable):
         tests.append((lambda row: row.namespace == value) if sign == "=" else (lambda row: row.namespace != value))
     else:
         kind = resource.kind
         if field not in kind.selectable:
             if kind.selectable or kind.custom:
-                raise bad_request(f"field label not supported: {field}")
+                raise bad_request(UNSELECTABLE.get(kind.plural, "field label not supported: {}").format(field))
             raise bad_request(f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"')
         position = resource.field_position(field)
         if kind.selectable[field] == EVENT_SOURCE:

@@ -115,9 +115,11 @@ def already_exists(kind: Kind, name: str, going: bool = False) -> Refusal:
 def conflict(kind: Kind, name: str, why: str = "", resource: str = "") -> Refusal:
     text = why or "the object has been modified; please apply your changes to the latest version and try again"
     about = details(kind, name)
+    shown = qualified(kind)
     if resource:
         about["kind"] = resource
-    return Refusal(409, f'Operation cannot be fulfilled on {resource or qualified(kind)} "{name}": {text}', details=about)
+        shown = f"{resource}.{kind.group}" if kind.group else resource
+    return Refusal(409, f'Operation cannot be fulfilled on {shown} "{name}": {text}', details=about)
 
 
 def forbidden(kind: Kind, name: str, why: str, causes: Sequence[Cause] = ()) -> Refusal:
@@ -126,7 +128,7 @@ def forbidden(kind: Kind, name: str, why: str, causes: Sequence[Cause] = ()) -> 
 
 
 def invalid(kind: Kind, name: str, errors: Sequence[FieldError]) -> Refusal:
-    texts = [f"{error.field}: {error.text}" for error in errors]
+    texts = list(dict.fromkeys(f"{error.field}: {error.text}" for error in errors))
     what = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
     message = f"{what} {quoted(name)} is invalid: " + (texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
     causes = [{"reason": error.reason, "message": error.text, "field": error.field} for error in errors]

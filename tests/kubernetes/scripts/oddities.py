@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.cluster.api import APPLY, JSON_PATCH, MERGE, STRATEGIC
+from tests.cluster.api import APPLY, JSON_PATCH, MERGE, STRATEGIC, TABLE
 from tests.kubernetes.exchange import Step
 from tests.kubernetes.samples import SELECTOR, TEMPLATE
 from tests.kubernetes.scripts.places import NS, PODS, pod
@@ -51,6 +51,9 @@ def patches() -> Iterator[Step]:
     revisions = "/apis/apps/v1/namespaces/{{ns}}/controllerrevisions"
     yield Step("POST", revisions, {"metadata": {"name": "r"}, "data": {"a": 1}})
     yield Step("PATCH", f"{revisions}/r", {"data": {"a": True}}, STRATEGIC)
+    yield Step("PUT", f"{revisions}/r", {"metadata": {"name": "r"}, "data": {"a": "ä"}})
+    claims = "/apis/resource.k8s.io/v1/namespaces/{{ns}}/resourceclaims"
+    yield Step("GET", f"{claims}/none/status", accept=TABLE)
     yield Step("POST", f"{NS}/endpoints", {"metadata": {"name": "e"}, "subsets": [{"addresses": [{}], "ports": [{"port": 80}]}]})
     yield Step("POST", f"{NS}/endpoints", {"metadata": {"name": "e"}, "subsets": [{"addresses": [{"ip": "10.0.0.1"}]}]})
     number = {"subsets": [{"addresses": [{"ip": "10.0.0.1"}], "ports": [{"port": 10**18}]}]}
@@ -70,6 +73,11 @@ def emptiness() -> Iterator[Step]:
     policies = "/apis/networking.k8s.io/v1/namespaces/{{ns}}/networkpolicies"
     yield Step("POST", policies, {"metadata": {"name": "a"}, "spec": {"podSelector": SELECTOR}})
     yield Step("POST", policies, {"metadata": {"name": "b"}, "spec": {"podSelector": {}}})
+    daemons = "/apis/apps/v1/namespaces/{{ns}}/daemonsets"
+    yield Step("POST", daemons, {"metadata": {"name": "o", "labels": {"a": "b"}}, "spec": {"selector": SELECTOR, "template": TEMPLATE}})
+    yield Step("PATCH", f"{daemons}/o", {"metadata": {"labels": {"a": "c"}}}, MERGE)
+    yield Step("PUT", f"{daemons}/o", {"metadata": {"name": "o"}, "spec": {"selector": SELECTOR, "template": TEMPLATE}})
+    yield Step("PATCH", f"{daemons}/o", {"metadata": {"labels": {"a": "d"}}}, MERGE)
     sets = "/apis/apps/v1/namespaces/{{ns}}/statefulsets"
     yield Step("POST", sets, {"metadata": {"name": "s"}, "spec": {"selector": SELECTOR, "template": TEMPLATE}})
     yield Step("PATCH", f"{sets}/s/status", {"status": {"replicas": 1, "readyReplicas": 2}}, MERGE)

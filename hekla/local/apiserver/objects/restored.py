@@ -62,7 +62,9 @@ def _single(value: Any, field: fields.Field, owner: fields.Message) -> str | Non
             return None if kind == "double" or value.is_integer() else f"cannot convert float64 to {kind}"
         return f"unrecognized type: {NUMBERS[kind]}"
     if kind == "bytes" and given != "string":
-        return None if given == "slice" else f"cannot restore slice from {given}"
+        if given == "slice":
+            return "unrecognized type: uint8" if any(not isinstance(item, int) for item in value) else None
+        return f"cannot restore slice from {given}"
     inner = fields.message(owner.section, kind) if kind not in typecheck.SPECIAL else None
     if inner is not None:
         return _object(value, inner)

@@ -175,10 +175,10 @@ def _job(tree: Json) -> None:
     uid, name = meta.get("uid") or "", meta.get("name") or ""
     labels = spec.setdefault("template", {}).setdefault("metadata", {}).setdefault("labels", {})
     for key in _JOB_LABELS:
-        labels[key] = uid
+        labels.setdefault(key, uid)  # a job that says otherwise is refused
     for key in _JOB_NAMES:
-        labels[key] = name
-    spec.setdefault("selector", {}).setdefault("matchLabels", {})[_JOB_LABELS[0]] = uid
+        labels.setdefault(key, name)
+    spec.setdefault("selector", {}).setdefault("matchLabels", {}).setdefault(_JOB_LABELS[0], uid)
     if not meta.get("labels"):
         meta["labels"] = dict(labels)
 
@@ -260,7 +260,9 @@ def _give_back(spec: Json, before: Json) -> None:
         for port in spec.get("ports") or ():
             if port.get("nodePort") and port["nodePort"] == known.get((port.get("protocol"), port.get("port"))):
                 del port["nodePort"]
-        given += ["externalTrafficPolicy", "healthCheckNodePort"]
+        given += (
+            ["healthCheckNodePort"] if spec.get("externalIPs") and kind == "ClusterIP" else ["externalTrafficPolicy", "healthCheckNodePort"]
+        )
     if previous == "LoadBalancer" and kind != previous:
         given += ["allocateLoadBalancerNodePorts", "loadBalancerClass"]
     for name in given:
@@ -326,6 +328,12 @@ def _update_deployment(new: Json, old: Json) -> None:
     _count_metadata(new, old, "annotations")
 
 
+def _update_driver(new: Json, old: Json) -> None:
+    """A driver's changes are counted, but not its making."""
+    if new.get("spec") != old.get("spec"):
+        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+
+
 def _update_slice(new: Json, old: Json) -> None:
     _count_metadata(new, old, "labels")
 
@@ -352,6 +360,7 @@ _PREPARE_UPDATE: dict[tuple[str, str], Callable[[Json, Json], None]] = {
     ("apps", "Deployment"): _update_deployment,
     ("apps", "DaemonSet"): _update_daemon_set,
     ("discovery.k8s.io", "EndpointSlice"): _update_slice,
+    ("storage.k8s.io", "CSIDriver"): _update_driver,
 }
 
 

@@ -106,7 +106,7 @@ class Node:
         """Of a MAP, after `open`; those that a schema declares."""
         self.always: tuple[tuple[str, Any], ...] = ()
         self.empty: tuple[str, ...] = ()
-        """Of `always` those that are owned whole and may be empty objects, which nobody owns."""
+        """Of `always` those that are owned whole and whose value may be none, which nobody owns."""
         """Fields that are never absent, with the value that they have when they are not written."""
         self.mark = kind == KEYED and keys in (("ip",), ("uid",))
         """Its elements' keys differ from object to object, so field sets keep a mark in their place."""
@@ -159,7 +159,8 @@ def of_message(section: str, name: str) -> Node:
         node.always = tuple(
             (field.name, _zero(field, owner)) for field, owner in fields.flat(described) if ruled.get(field.name, PLAIN).always
         )
-        node.empty = tuple(name for name, zero in node.always if zero == {} and found[name].kind is LEAF)
+        rare = described.section not in ("core.v1", "meta.v1")  # of the others there are too many to look so closely
+        node.empty = tuple(name for name, zero in node.always if found[name].kind is LEAF and (zero == {} or (rare and zero is not None)))
         return found
 
     node._open = open_message

@@ -284,6 +284,21 @@ def _formats(tree: Json) -> list[str]:
 
 
 TEMPLATE, NAMED = template_at("spec", "template"), template_at("spec", "template", named=True)
+
+
+def driver(tree: Json, old: Json | None) -> list[str]:
+    """Of a driver that asks for tokens from now on."""
+    spec = tree.get("spec") or {}
+    if (
+        ((old or {}).get("spec") or {}).get("tokenRequests")
+        or not spec.get("tokenRequests")
+        or spec.get("serviceAccountTokenInSecrets") is not None
+    ):
+        return []
+    why = "is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes"
+    return [f"spec.serviceAccountTokenInSecrets {why}"]
+
+
 OF: dict[tuple[str, str], Warnings] = {
     ("", "Pod"): pod,
     ("", "ReplicationController"): NAMED,
@@ -294,6 +309,7 @@ OF: dict[tuple[str, str], Warnings] = {
     ("batch", "Job"): NAMED,
     ("batch", "CronJob"): template_at("spec", "jobTemplate", "spec", "template", named=True),
     ("networking.k8s.io", "Ingress"): ingress,
+    ("storage.k8s.io", "CSIDriver"): driver,
     ("discovery.k8s.io", "EndpointSlice"): endpoint_slice,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): definition,
 }

@@ -45,6 +45,12 @@ def _metrics(tree: Json) -> None:
     tree.setdefault("status", {}).setdefault("currentMetrics", None)
 
 
+def _capacities(tree: Json) -> None:
+    for device in (tree.get("spec") or {}).get("devices") or ():
+        for amount in (device.get("capacity") or {}).values():
+            amount.setdefault("value", "0")
+
+
 def _value(tree: Json) -> None:
     tree.setdefault("value", 0)
 
@@ -77,6 +83,7 @@ ZEROS: dict[tuple[str, str], Callable[[Json], None]] = {
     ("storage.k8s.io", "CSINode"): _drivers,
     ("autoscaling", "HorizontalPodAutoscaler"): _metrics,
     ("scheduling.k8s.io", "PriorityClass"): _value,
+    ("resource.k8s.io", "ResourceSlice"): _capacities,
     ("apps", "ControllerRevision"): _revision,
     ("apps", "StatefulSet"): _service_name,
     ("networking.k8s.io", "NetworkPolicy"): _pods,

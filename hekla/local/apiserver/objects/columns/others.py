@@ -164,22 +164,40 @@ def _param_reference(tree: Json, _now: float) -> str:
 _POLICY_BINDING = (NAME, column("PolicyName", cell("spec", "policyName")), column("ParamRef", _param_reference), AGE)
 
 
+_MOST_TARGETS = 2
+_MEASURES = {
+    "External": "external", "Pods": "pods", "Object": "object", "Resource": "resource", "ContainerResource": "containerResource",
+}  # fmt: skip
+"""Type of a measure -> the field that describes it."""
+
+
 def _targets(tree: Json, _now: float) -> str:
-    """What is measured over what is aimed at, of the metrics that name a resource."""
-    texts = []
-    for metric, now in zip_longest(at(tree, "spec", "metrics") or (), at(tree, "status", "currentMetrics") or ()):
-        resource = (metric or {}).get("resource")
-        if resource is None:
-            texts.append("<unknown type>")
-            continue
-        target, found = resource.get("target") or {}, at(now, "resource", "current") or {}
-        if target.get("averageValue") is not None:
-            texts.append(f"{resource.get('name')}: {found.get('averageValue', '<unknown>')}/{target['averageValue']}")
-            continue
-        usage, wanted = found.get("averageUtilization"), target.get("averageUtilization")
-        shown = "<unknown>" if usage is None else f"{usage}%"
-        texts.append(f"{resource.get('name')}: {shown}/{'<auto>' if wanted is None else f'{wanted}%'}")
-    return listed(texts, 2) if texts else NONE
+    """What is measured over what is aimed at."""
+    metrics, states = at(tree, "spec", "metrics") or (), at(tree, "status", "currentMetrics") or ()
+    if not metrics:
+        return UNSET
+    texts = [_target(metric or {}, state or {}) for metric, state in zip_longest(metrics, states[: len(metrics)])]
+    more = f" + {len(texts) - _MOST_TARGETS} more..." if len(texts) > _MOST_TARGETS else ""
+    return ", ".join(texts[:_MOST_TARGETS]) + more
+
+
+def _target(metric: Json, state: Json) -> str:
+    name = _MEASURES.get(metric.get("type") or "", "")
+    source, aim = metric.get(name) or {}, (metric.get(name) or {}).get("target") or {}
+    now = (state.get(name) or {}).get("current") or {}
+    if not name:
+        return "<unknown type>"
+    if name in ("resource", "containerResource"):
+        said = f"{source.get('name', '')}: "
+        if aim.get("averageValue") is not None:
+            return f"{said}{now.get('averageValue', '<unknown>')}/{aim['averageValue']}"
+        share, wanted = now.get("averageUtilization"), aim.get("averageUtilization")
+        return f"{said}{'<unknown>' if share is None else f'{share}%'}/{'<auto>' if wanted is None else f'{wanted}%'}"
+    if name == "pods":
+        return f"{now.get('averageValue', '<unknown>')}/{aim.get('averageValue')}"
+    if aim.get("averageValue") is not None:
+        return f"{now.get('averageValue', '<unknown>')}/{aim['averageValue']} (avg)"
+    return f"{now.get('value', '<unknown>')}/{aim.get('value')}"
 
 
 _SCALER = (

@@ -152,6 +152,24 @@ def _horizontal_pod_autoscaler(tree: Json) -> None:
         usage = {"type": "Utilization", "averageUtilization": 80}
         spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": usage}}]
     fill(tree.setdefault("status", {}), desiredReplicas=0)
+    behavior = spec.get("behavior")
+    if behavior is not None:
+        for way, rules in _PACES.items():
+            pace = behavior.setdefault(way, {})
+            for name, value in rules.items():
+                if pace.get(name) is None:
+                    pace[name] = [dict(policy) for policy in value] if isinstance(value, list) else value
+
+
+_PACES: dict[str, dict[str, Any]] = {
+    "scaleUp": {
+        "stabilizationWindowSeconds": 0,
+        "selectPolicy": "Max",
+        "policies": [{"type": "Pods", "value": 4, "periodSeconds": 15}, {"type": "Percent", "value": 100, "periodSeconds": 15}],
+    },
+    "scaleDown": {"selectPolicy": "Max", "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}]},
+}
+"""How fast an autoscaler goes whose writer says only something of it."""
 
 
 def _certificate_signing_request(tree: Json) -> None:

@@ -5,6 +5,7 @@ The hottest code of a create after decoding: plain dictionary work, no tables.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
@@ -110,13 +111,23 @@ def _container(container: Json) -> None:
                 _handler(lifecycle[name])
 
 
+LONGEST_IMAGE = 255
+_WORD = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_HOST = r"(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
+_IMAGE = re.compile(
+    rf"(?P<name>(?:(?:localhost|{_HOST}(?:\.{_HOST})+|{_HOST}(?=:))(?::[0-9]+)?/)?{_WORD}(?:/{_WORD})*)"
+    r"(?::(?P<tag>\w[\w.-]{0,127}))?(?P<digest>@[A-Za-z][\w+.-]*:[0-9a-fA-F]{32,})?",
+    re.ASCII,
+).fullmatch
+
+
 @lru_cache(maxsize=4096)
 def pull_policy(image: str) -> str:
-    """Always for images that may change under their name: tag `latest`, or none and no digest."""
-    if "@" in image or not image:
+    """Always for images that may change under their name: tag `latest`, or none and no digest.  What is no name is not asked for again."""
+    found = _IMAGE(image)
+    if found is None or found["digest"] or len(found["name"]) > LONGEST_IMAGE:
         return "IfNotPresent"
-    tag = image.rpartition("/")[2].partition(":")[2]
-    return "Always" if tag in ("", "latest") else "IfNotPresent"
+    return "Always" if found["tag"] in (None, "latest") else "IfNotPresent"
 
 
 def _probe(probe: Json) -> None:

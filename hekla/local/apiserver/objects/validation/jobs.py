@@ -220,8 +220,11 @@ def _indexes(text: str, completions: int) -> tuple[int, str]:
 
 # --- jobs ----------------------------------------------------------------------------------------------------------------
 
-_OWNER_LABELS = (("controller-uid", "uid"), ("job-name", "name"))
-_PREFIX = "batch.kubernetes.io/"
+_OWNER_LABELS = (
+    ("controller-uid", "uid"), ("job-name", "name"), ("batch.kubernetes.io/controller-uid", "uid"),
+    ("batch.kubernetes.io/job-name", "name"),
+)  # fmt: skip
+"""What the pods of a job are known by."""
 
 
 def new_job(tree: Json) -> Errors:
@@ -231,10 +234,7 @@ def new_job(tree: Json) -> Errors:
     if meta.get("labels") == template:
         # What a job is called for want of a name of its own it is called once it stands: only the template is asked about that.
         found = [error for error in found if error.field != "metadata.labels"]
-    if not spec.get("manualSelector") and spec.get("selector") is not None:
-        said = {f"{prefix}{label}": meta.get(name) or "" for prefix in ("", _PREFIX) for label, name in _OWNER_LABELS}
-        if not matches(spec["selector"], said):
-            found.append(invalid("spec.selector", spec["selector"], "`selector` not auto-generated"))
+    _generated(tree, found)
     _whole_spec(spec, found)
     completions = spec.get("completions")
     if spec.get("completionMode") == "Indexed" and completions:
@@ -242,6 +242,23 @@ def new_job(tree: Json) -> Errors:
         if names.dns_label(last):
             found.append(invalid("metadata.name", meta.get("name") or "", f"will not able to create pod with invalid DNS label: {last}"))
     return found
+
+
+def _generated(tree: Json, found: Errors) -> None:
+    """The selector and the labels that the server gives a job's pods are its own."""
+    meta, spec = tree["metadata"], tree.get("spec") or {}
+    if spec.get("manualSelector") or spec.get("selector") is None:
+        return
+    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+    said = {label: meta.get(name) or "" for label, name in _OWNER_LABELS}
+    for label, wanted in said.items():
+        path = f"spec.template.metadata.labels[{label}]"
+        if label not in labels:
+            found.append(required(path, f"must be '{wanted}'"))
+        elif labels[label] != wanted:
+            found.append(invalid(path, labels, f"must be '{wanted}'"))
+    if not matches(spec["selector"], said):
+        found.append(invalid("spec.selector", spec["selector"], "`selector` not auto-generated"))
 
 
 def _whole_spec(spec: Json, found: Errors) -> None:
@@ -263,6 +280,7 @@ _FREE_PLACEMENT = ("affinity", "nodeSelector", "tolerations", "schedulingGates")
 def job_update(new: Json, old: Json) -> Errors:
     found = metadata(new)
     spec, before = new.get("spec") or {}, old.get("spec") or {}
+    _generated(new, found)
     _whole_spec(spec, found)
     _completions(spec, before, found)
     immutable(spec.get("selector"), before.get("selector"), "spec.selector", found)

@@ -71,6 +71,22 @@ def role(tree: Json, *, namespaced: bool = False) -> Errors:
     return found
 
 
+def cluster_role(tree: Json) -> Errors:
+    found = role(tree)
+    rule = tree.get("aggregationRule")
+    if rule is not None:
+        selectors = rule.get("clusterRoleSelectors") or ()
+        if not selectors:
+            why = "at least one clusterRoleSelector required if aggregationRule is non-nil"
+            found.append(required("aggregationRule.clusterRoleSelectors", why))
+        for position, each in enumerate(selectors):
+            path, before = f"aggregationRule.clusterRoleSelectors[{position}]", len(found)
+            selector(each, path, found)
+            if len(found) > before:
+                found.append(invalid(path, None, "invalid label selector."))
+    return found
+
+
 def namespaced_role(tree: Json) -> Errors:
     return role(tree, namespaced=True)
 
@@ -152,7 +168,13 @@ def _webhook(hook: Json, path: str, found: Errors) -> None:
     versions = hook.get("admissionReviewVersions") or ()
     if not versions:
         found.append(required(f"{path}.admissionReviewVersions", "must specify one of v1, v1beta1"))
-    elif not {"v1", "v1beta1"} & set(versions):
+    for position, version in enumerate(versions):
+        where = f"{path}.admissionReviewVersions[{position}]"
+        if version in versions[:position]:
+            found.append(invalid(where, version, "duplicate version"))
+        else:
+            found += [invalid(where, version, reason) for reason in names.dns_1035_label(version)]
+    if versions and not {"v1", "v1beta1"} & set(versions):
         why = "must include at least one of v1, v1beta1"
         found.append(invalid(f"{path}.admissionReviewVersions", list(versions), why))
     effects = hook.get("sideEffects")
@@ -219,7 +241,7 @@ def certificate_request_update(new: Json, old: Json) -> Errors:
 CREATE = {
     ("scheduling.k8s.io", "PriorityClass"): priority_class,
     (RBAC, "Role"): namespaced_role,
-    (RBAC, "ClusterRole"): role,
+    (RBAC, "ClusterRole"): cluster_role,
     (RBAC, "RoleBinding"): role_binding,
     (RBAC, "ClusterRoleBinding"): cluster_role_binding,
     ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): webhooks,

@@ -142,9 +142,13 @@ def flow_schema(tree: Json) -> Errors:
     found = metadata(tree)
     spec = tree.get("spec") or {}
     precedence = spec.get("matchingPrecedence") or 0
-    if not 1 <= precedence <= 10000:
-        text = "must be a value between 1 and 10000, both inclusive"
-        found.append(invalid("spec.matchingPrecedence", precedence, text))
+    if precedence <= 0:
+        found.append(invalid("spec.matchingPrecedence", precedence, "must be a positive value"))
+    if precedence > 10000:
+        found.append(invalid("spec.matchingPrecedence", precedence, "must not be greater than 10000"))
+    if precedence == 1 and (tree.get("metadata") or {}).get("name") != "exempt":
+        why = "only the schema named 'exempt' may have matchingPrecedence 1"
+        found.append(invalid("spec.matchingPrecedence", precedence, why))
     path, level = "spec.priorityLevelConfiguration.name", (spec.get("priorityLevelConfiguration") or {}).get("name") or ""
     found += [invalid(path, level, reason) for reason in names.dns_subdomain(level)] if level else []
     if not level:

@@ -18,7 +18,6 @@ from hekla.local.apiserver.objects.validation.metadata import (
     selector,
 )
 from hekla.local.apiserver.objects.validation.placement import node_selector
-from hekla.local.apiserver.objects.validation.resources import amounts
 from hekla.local.apiserver.objects.validation.volumes import host_path
 
 Json = dict[str, Any]
@@ -92,8 +91,10 @@ def _capacity(capacity: Json | None, path: str, found: Errors) -> None:
     if "storage" not in (capacity or {}) or len(capacity or {}) > 1:
         found.append(not_supported(path, capacity, ("storage",)))
     for name, text in (capacity or {}).items():
-        amounts({name: text}, path, found)
-        if amount(text).nanos <= 0:
+        value = amount(text).nanos
+        if value < 0:
+            found.append(invalid(f"{path}[{name}]", -(-value // 10**9), "must be a valid resource quantity"))
+        if value <= 0:
             found.append(invalid(f"{path}[{name}]", text, "must be greater than zero"))
 
 

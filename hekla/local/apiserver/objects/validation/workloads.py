@@ -137,7 +137,7 @@ def replication_controller(tree: Json) -> Errors:
         return found
     labels = (template.get("metadata") or {}).get("labels") or {}
     if any(labels.get(key) != value for key, value in wanted.items()):
-        found.append(invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`"))
+        found.append(unmatched(labels))
     pods.template(template, "spec.template", found)
     policy = (template.get("spec") or {}).get("restartPolicy")
     if policy != "Always":
@@ -229,7 +229,8 @@ def pod_disruption_budget(tree: Json) -> Errors:
         at_most_all(spec[name], f"spec.{name}", found)
     selector(spec.get("selector"), "spec.selector", found)
     policies = ("AlwaysAllow", "IfHealthyBudget")
-    one_of(spec.get("unhealthyPodEvictionPolicy"), policies, "spec.unhealthyPodEvictionPolicy", found)
+    policy = spec.get("unhealthyPodEvictionPolicy")
+    one_of(policy, policies, "spec.unhealthyPodEvictionPolicy", found, known=policy == "")
     return found
 
 
