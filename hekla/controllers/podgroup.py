@@ -7,13 +7,12 @@ controller that owns it, so that all pods of one owner are scheduled as one grou
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from hekla.api import apps, batch_k8s, core, names, scheduling
-from hekla.api.kinds import Kind
+from hekla.api.kinds import Kind, read_as
 from hekla.api.meta import ObjectMeta, Struct, split_key
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
@@ -216,7 +215,7 @@ class IdleWorkloads(Controller):
     name = "pg-controller-workloads"
 
     def __init__(self, client: Client, caches: Caches, kind: Kind[Any]) -> None:
-        self._kind: Kind[Workload] = replace(kind, type=Workload)
+        self._kind = read_as(kind, Workload)
         self._workloads: Cache[Workload] = Cache(client, self._kind)
         super().__init__(self._workloads, caches.groups)
         self._client = client

@@ -165,11 +165,8 @@ class KinBook:
         """Forget all sets of labels but these, and kin that nobody has."""
         live = set(label_sets)
         self._here = {namespace: found for namespace, listed in self._here.items() if (found := [one for one in listed if one in live])}
-        for index in (self._labels, self._owned):
-            for key in list(index):
-                index[key] &= live  # type: ignore[index]  # each index with its own keys
-                if not index[key]:  # type: ignore[index]
-                    del index[key]  # type: ignore[arg-type]
+        self._labels = {key: still for key, those in self._labels.items() if (still := those & live)}
+        self._owned = {key: still for key, those in self._owned.items() if (still := those & live)}
         self._services = {key: names for key, names in self._services.items() if names}
         wanted = {labels.kin for labels in live}
         self.kin = {key: kin for key, kin in self.kin.items() if kin in wanted}

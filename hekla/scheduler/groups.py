@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from hekla.api import scheduling
-from hekla.api.kinds import Kind
+from hekla.api.kinds import read_as
 from hekla.engine.decisions import PodGroupStatus
 from hekla.engine.state import State
 from hekla.engine.tasks import Status
@@ -51,7 +50,7 @@ class Answer(msgspec.Struct):
     metadata: Metadata = msgspec.field(default_factory=Metadata)
 
 
-POD_GROUP: Kind[Answer] = replace(scheduling.POD_GROUP, type=Answer)  # type: ignore[arg-type, assignment]  # read otherwise
+POD_GROUP = read_as(scheduling.POD_GROUP, Answer)
 
 
 class Gathering(NamedTuple):

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -63,7 +64,11 @@ def install_kinds(server: Server) -> None:
     for definition in definitions:
         spec = definition["spec"]
         path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
-        wait_for(f"{path} is served", lambda path=path: call(server, "GET", path)[0] == 200, PATIENCE)  # type: ignore[misc]
+        wait_for(f"{path} is served", partial(_served, server, path), PATIENCE)
+
+
+def _served(server: Server, path: str) -> bool:
+    return call(server, "GET", path)[0] == 200
 
 
 def in_force(server: Server, paths: Collection[str] = DEFAULT) -> bool:

@@ -9,6 +9,7 @@ import copy
 import json
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def install(ask: Any) -> None:
     eventually(lambda: ask("POST", configmaps, {"metadata": {"name": "refused"}}), lambda status, _: status == 422)
     eventually(lambda: ask("POST", configmaps, {"metadata": {"name": "changed"}}), lambda _, answer: "labels" in answer.get("metadata", {}))
     for (_, _, plural), *_ in cluster_policies.MUTATING.values():
-        eventually(lambda plural=plural: judged(ask, plural, SOUND[plural]), lambda status, _: status == 201)  # type: ignore[misc]
+        eventually(partial(judged, ask, plural, SOUND[plural]), lambda status, _: status == 201)
 
 
 def eventually(asked: Callable[[], tuple[int, Tree]], as_wanted: Callable[[int, Tree], bool]) -> None:

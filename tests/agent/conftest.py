@@ -24,3 +24,11 @@ def root(tmp_path: Path) -> Iterator[Path]:
 def isolation() -> Isolation:
     """What this machine allows."""
     return detect()
+
+
+@pytest.fixture(scope="session")
+def pods_have_networks(isolation: Isolation) -> None:
+    """For what needs networks of pods; without them it is skipped, and says why there are none."""
+    if not isolation.network:
+        why = next(finding.why_not for finding in isolation.findings if finding.name == "network of its own")
+        pytest.skip(f"this machine gives pods no network of their own: {why}")

@@ -17,7 +17,7 @@ import pytest_asyncio
 
 from hekla.api import core
 from hekla.kube.errors import AlreadyExists
-from hekla.local.agent.isolation import Isolation, change_of_user_refused
+from hekla.local.agent.isolation import change_of_user_refused
 from tests.agent.live_cluster import NODE_NAME, POD, Cluster, cluster, condition, container
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -40,7 +40,7 @@ def as_ordinary_user() -> tuple[str, ...] | None:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["none", "user", "shared-network", "auto"])
-async def live(request: pytest.FixtureRequest, isolation: Isolation, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+async def live(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
     flags: tuple[str, ...] = ("--node-cpu=8", "--node-memory=8Gi")
     prefix: tuple[str, ...] = ()
     place = tmp_path_factory.mktemp("confined")
@@ -51,8 +51,8 @@ async def live(request: pytest.FixtureRequest, isolation: Isolation, tmp_path_fa
         prefix = found
     elif request.param != "auto":
         flags += (f"--isolation={request.param}",)
-    elif not isolation.network:
-        pytest.skip("this machine gives pods no network of their own")
+    else:
+        request.getfixturevalue("pods_have_networks")
     async with cluster(place, *flags, prefix=prefix) as made:
         yield made
 

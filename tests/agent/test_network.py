@@ -20,7 +20,6 @@ import pytest_asyncio
 import yaml
 
 from hekla.api import core
-from hekla.local.agent.isolation import Isolation
 from hekla.local.agent.network.network import Network, ask, connect, end
 from tests.agent.live_cluster import NODE_NAME, POD, Cluster, cluster, condition, container
 
@@ -61,10 +60,7 @@ LOOK_UP = (
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def live(isolation: Isolation, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    if not isolation.network:
-        pytest.skip("this machine gives pods no network of their own: " + next(
-            finding.why_not for finding in isolation.findings if finding.name == "network of its own"))  # fmt: skip
+async def live(pods_have_networks: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
     async with cluster(tmp_path_factory.mktemp("net"), "--node-cpu=8", "--node-memory=8Gi") as made:
         yield made
 
@@ -255,10 +251,8 @@ async def test_endpoints_of_somebody_elses_making_are_followed(live: Cluster) ->
     assert await get(live, "ask-external", "http://external/") == "by hand"
 
 
-async def test_pods_that_come_do_not_cut_off_those_that_are_there(isolation: Isolation, tmp_path: Path) -> None:
+async def test_pods_that_come_do_not_cut_off_those_that_are_there(pods_have_networks: None, tmp_path: Path) -> None:
     """A bridge without an address of its own takes another with the ports, and pods lose for half a minute whoever stands behind it."""
-    if not isolation.network:
-        pytest.skip("this machine gives pods no network of their own")
     network = Network(tmp_path)
     try:
         await network.ready()
@@ -283,10 +277,8 @@ async def test_pods_that_come_do_not_cut_off_those_that_are_there(isolation: Iso
         end(tmp_path)
 
 
-async def test_more_pods_than_a_bridge_has_ports(isolation: Isolation, tmp_path: Path) -> None:
+async def test_more_pods_than_a_bridge_has_ports(pods_have_networks: None, tmp_path: Path) -> None:
     """With two ports a bridge: pods on the second and third bridge reach those on the first, and the machine reaches all."""
-    if not isolation.network:
-        pytest.skip("this machine gives pods no network of their own")
     program = f"from hekla.local.agent.network import keeper; keeper.PORTS = 2; keeper.main([{str(tmp_path)!r}])"
     started = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
     try:
@@ -310,10 +302,8 @@ async def test_more_pods_than_a_bridge_has_ports(isolation: Isolation, tmp_path:
         assert started.wait(10) == 0
 
 
-async def test_a_dead_keepers_subnet_is_taken_again_while_the_kernel_still_has_it(isolation: Isolation, tmp_path: Path) -> None:
+async def test_a_dead_keepers_subnet_is_taken_again_while_the_kernel_still_has_it(pods_have_networks: None, tmp_path: Path) -> None:
     """The kernel takes namespaces away when it has time; somebody who holds one makes that last."""
-    if not isolation.network:
-        pytest.skip("this machine gives pods no network of their own")
     command = [sys.executable, "-m", "hekla.local.agent.network.keeper", str(tmp_path)]
     started = subprocess.Popen(command, stdout=subprocess.PIPE)
     serving = None
@@ -347,9 +337,7 @@ async def test_a_dead_keepers_subnet_is_taken_again_while_the_kernel_still_has_i
         end(tmp_path)
 
 
-async def test_a_keeper_outlives_an_agent_that_is_killed_while_it_starts(isolation: Isolation, tmp_path: Path) -> None:
-    if not isolation.network:
-        pytest.skip("this machine gives pods no network of their own")
+async def test_a_keeper_outlives_an_agent_that_is_killed_while_it_starts(pods_have_networks: None, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "hekla.local.agent.network.keeper", str(tmp_path)]
     started = subprocess.Popen(command, stdout=subprocess.PIPE)
     try:
@@ -370,10 +358,8 @@ async def test_a_keeper_outlives_an_agent_that_is_killed_while_it_starts(isolati
 
 
 @pytest.mark.slow
-async def test_a_network_that_nobody_needs_any_more_ends_by_itself(isolation: Isolation, tmp_path: Path) -> None:
+async def test_a_network_that_nobody_needs_any_more_ends_by_itself(pods_have_networks: None, tmp_path: Path) -> None:
     """As after kill -9 of a whole cluster."""
-    if not isolation.network:
-        pytest.skip("this machine gives pods no network of their own")
     network = Network(tmp_path)
     await network.ready()
     process = network._process
@@ -411,9 +397,7 @@ async def test_a_network_is_not_up_before_it_has_told_its_addresses(tmp_path: Pa
         await network.close()
 
 
-async def test_two_networks_stand_side_by_side_and_leave_nothing(isolation: Isolation, tmp_path: Path) -> None:
-    if not isolation.network:
-        pytest.skip("this machine gives pods no network of their own")
+async def test_two_networks_stand_side_by_side_and_leave_nothing(pods_have_networks: None, tmp_path: Path) -> None:
     routes = Path("/proc/net/route").read_text()
     roots = [tmp_path / name for name in ("a", "b")]
     networks = []

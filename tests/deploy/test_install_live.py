@@ -30,6 +30,7 @@ BATCH, FLOW = "batch.volcano.sh/v1alpha1", "flow.volcano.sh/v1alpha1"
 JOBS = f"/apis/{BATCH}/namespaces/default/jobs"
 PODS = "/api/v1/namespaces/default/pods"
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
+HYPER_NODES = "/apis/topology.volcano.sh/v1alpha1/hypernodes"
 HOOKS = "/apis/admissionregistration.k8s.io/v1"
 LABELS = {"networkTopologyDiscovery": [{
     "source": "label", "enabled": True,
@@ -72,6 +73,18 @@ class Site:
 
         found: Tree = self.until(completed, lambda: (self.api.get(path), self.logs()))
         return found
+
+    def succeeds(self, path: str) -> None:
+        """The pod at a path comes to a good end."""
+        self.until(lambda: self.api.get(path).tree["status"].get("phase") == "Succeeded", lambda: (self.api.get(path), self.logs()))
+
+    def hypernodes_have(self, counts: list[int]) -> None:
+        """There come to be as many hypernodes, of so many nodes each."""
+
+        def counted() -> bool:
+            return [one.get("status", {}).get("nodeCount") for one in self.api.get(HYPER_NODES).tree["items"]] == counts
+
+        self.until(counted, lambda: (self.api.get(HYPER_NODES), self.logs()))
 
     def logs(self) -> str:
         """The end of what the daemons say."""
@@ -169,17 +182,9 @@ def what_users_do(site: Site, name: str) -> None:
             "schedulerName": scheduler, "restartPolicy": "Never", "containers": [container]}}  # fmt: skip
         api.create(PODS, pod)
     for scheduler in ("volcano", "agent-scheduler"):
-        path = f"{PODS}/{name}-{scheduler}"
-        site.until(
-            lambda path=path: api.get(path).tree["status"].get("phase") == "Succeeded",  # type: ignore[misc]
-            lambda path=path: (api.get(path), site.logs()),  # type: ignore[misc]
-        )
+        site.succeeds(f"{PODS}/{name}-{scheduler}")
 
     node = api.get("/api/v1/nodes").tree["items"][0]["metadata"]["name"]
-    hyper_nodes = "/apis/topology.volcano.sh/v1alpha1/hypernodes"
     for rack, count in ((name, 1), (None, 0)):
         assert api.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": {"example.com/rack": rack}}}).status == 200
-        site.until(
-            lambda count=count: [one.get("status", {}).get("nodeCount") for one in api.get(hyper_nodes).tree["items"]] == [1] * count,  # type: ignore[misc]
-            lambda: (api.get(hyper_nodes), site.logs()),
-        )
+        site.hypernodes_have([1] * count)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,8 +35,8 @@ def place(servers: dict[str, Path]) -> Iterator[Place]:
         yield Place(Api(server.kubeconfig)).ready(NODES)
 
 
-def pod(name: str, *, scheduler: str = "volcano", **spec: object) -> Tree:
-    claims = {"claims": [{"name": claim["name"]} for claim in spec.get("resourceClaims", [])]}  # type: ignore[attr-defined]
+def pod(name: str, *, scheduler: str = "volcano", **spec: Any) -> Tree:
+    claims = {"claims": [{"name": claim["name"]} for claim in spec.get("resourceClaims", [])]}
     container = {"name": "main", "image": "pause", "resources": {"requests": {"cpu": "100m"}, **claims}}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
         "schedulerName": scheduler, "containers": [container], "terminationGracePeriodSeconds": 0, **spec}}  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+from typing import Any
 
 import pytest
 
@@ -41,10 +42,10 @@ async def test_without_the_newer_family_it_is_the_older_alone(monkeypatch: pytes
     """A kernel may know IPv6 and not be allowed to use it."""
     made = socket.create_server
 
-    def refused(*words: object, **more: object) -> socket.socket:
+    def refused(*words: Any, **more: Any) -> socket.socket:
         if more.get("family") == socket.AF_INET6:
             raise OSError(errno.EADDRNOTAVAIL, "no such address")
-        return made(*words, **more)  # type: ignore[arg-type]
+        return made(*words, **more)
 
     monkeypatch.setattr(socket, "create_server", refused)
     server = await serve(who, host="", port=0)
