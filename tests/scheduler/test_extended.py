@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from hekla.kube.errors import ApiError, Conflict, NotFound
 from hekla.scheduler.claims import ClaimBinder, ClaimError
 from tests.scheduler.test_claims import GIVEN, Server, claim, users
 from tests.scheduler.test_live import Site, client, site
+
+Tree = dict[str, Any]
 
 __all__ = ["client", "site"]
 
@@ -98,33 +101,49 @@ async def test_what_is_in_the_way_is_freed_unless_somebody_relies_on_it():
     assert users(server, "shared") == ["pod", "other"] and server.objects["shared"]["status"]["allocation"] == GIVEN
 
 
-async def test_a_pod_has_devices_of_a_driver_by_the_name_of_a_resource(site: Site) -> None:
+async def offer(site: Site, *devices: dict[str, Any]) -> tuple[Tree, Tree]:
+    """One node with these devices; the slice that lists them, and a container that asks for one by the name of a resource."""
     node = await site.node("n1")
     driver, name = f"{site.name}.example.com", f"{site.name}.example.com/gpu"
     chosen = [{"cel": {"expression": f'device.driver == "{driver}"'}}]
-    body: dict[str, Any] = {"metadata": {"name": site.name}, "spec": {"selectors": chosen, "extendedResourceName": name}}
+    body: Tree = {"metadata": {"name": site.name}, "spec": {"selectors": chosen, "extendedResourceName": name}}
     await site.client.create(resource.DEVICE_CLASS.untyped, body)
     pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
-    await site.client.create(resource.RESOURCE_SLICE.untyped, {
-        "metadata": {"name": site.name}, "spec": {"driver": driver, "nodeName": node, "pool": pool, "devices": [{"name": "gpu-0"}]},
-    })  # fmt: skip
-    site.start()
+    listed: Tree = {
+        "metadata": {"name": site.name}, "spec": {"driver": driver, "nodeName": node, "pool": pool, "devices": list(devices)},
+    }  # fmt: skip
+    made = await site.client.create(resource.RESOURCE_SLICE.untyped, listed)
     amounts = {"cpu": "100m", name: "1"}
-    container = {"name": "main", "image": "pause", "resources": {"requests": amounts, "limits": amounts}}
+    return made, {"name": "main", "image": "pause", "resources": {"requests": amounts, "limits": amounts}}
+
+
+async def claim_of(site: Site, pod: str) -> Tree:
+    said = (await site.pod(pod))["status"]["extendedResourceClaimStatus"]
+    return await site.client.get(resource.RESOURCE_CLAIM.untyped, said["resourceClaimName"], "default")
+
+
+def devices_in(claim: Tree) -> list[str]:
+    return [one["device"] for one in claim["status"]["allocation"]["devices"]["results"]]
+
+
+async def is_refused(site: Site, pod: str) -> bool:
+    conditions = (await site.pod(pod))["status"].get("conditions") or []
+    return any(one["type"] == "PodScheduled" and one["status"] == "False" for one in conditions)
+
+
+async def test_a_pod_has_devices_of_a_driver_by_the_name_of_a_resource(site: Site) -> None:
+    _, container = await offer(site, {"name": "gpu-0"})
+    site.start()
     await site.job("one", 1, containers=[container])
     await site.until_bound(1)
     said = (await site.pod("one-0"))["status"]["extendedResourceClaimStatus"]
+    name = f"{site.name}.example.com/gpu"
     assert said["requestMappings"] == [{"containerName": "main", "resourceName": name, "requestName": "container-0-request-0"}]
-    made = await site.client.get(resource.RESOURCE_CLAIM.untyped, said["resourceClaimName"], "default")
-    assert [one["device"] for one in made["status"]["allocation"]["devices"]["results"]] == ["gpu-0"]
+    made = await claim_of(site, "one-0")
+    assert devices_in(made) == ["gpu-0"]
     assert [one["name"] for one in made["status"]["reservedFor"]] == [f"{site.name}-one-0"]
     await site.job("two", 1, containers=[container])
-
-    async def waits() -> bool:
-        conditions = ((await site.pod("two-0"))["status"]).get("conditions") or []
-        return any(one["type"] == "PodScheduled" and one["status"] == "False" for one in conditions)
-
-    await site.until(waits, "the second pod finds no device")
+    await site.until(partial(is_refused, site, "two-0"), "the second pod finds no device")
     await site.client.delete(core.POD, f"{site.name}-one-0", "default", grace=0)
     # Where no controllers run beside the server the claim goes by hand, as it would with its pod.
     with contextlib.suppress(NotFound, Conflict):
@@ -136,38 +155,17 @@ async def test_a_pod_has_devices_of_a_driver_by_the_name_of_a_resource(site: Sit
 
 
 async def test_a_device_that_its_driver_has_tainted_is_given_to_nobody_until_it_is_well_again(site: Site) -> None:
-    node = await site.node("n1")
-    driver, name = f"{site.name}.example.com", f"{site.name}.example.com/gpu"
-    chosen = [{"cel": {"expression": f'device.driver == "{driver}"'}}]
-    body: dict[str, Any] = {"metadata": {"name": site.name}, "spec": {"selectors": chosen, "extendedResourceName": name}}
-    await site.client.create(resource.DEVICE_CLASS.untyped, body)
-    taint = {"key": f"{driver}/hot", "effect": "NoSchedule"}
-    spec = {"driver": driver, "nodeName": node, "pool": {"name": node, "generation": 1, "resourceSliceCount": 1}}
-    devices: list[dict[str, Any]] = [{"name": "gpu-0", "taints": [taint]}, {"name": "gpu-1"}]
-    made = await site.client.create(
-        resource.RESOURCE_SLICE.untyped, {"metadata": {"name": site.name}, "spec": {**spec, "devices": devices}}
-    )
+    taint = {"key": f"{site.name}.example.com/hot", "effect": "NoSchedule"}
+    made, container = await offer(site, {"name": "gpu-0", "taints": [taint]}, {"name": "gpu-1"})
     site.start()
-    amounts = {"cpu": "100m", name: "1"}
-    container = {"name": "main", "image": "pause", "resources": {"requests": amounts, "limits": amounts}}
-
-    async def device_of(pod: str) -> list[str]:
-        said = (await site.pod(pod))["status"]["extendedResourceClaimStatus"]
-        claim_of = await site.client.get(resource.RESOURCE_CLAIM.untyped, said["resourceClaimName"], "default")
-        return [one["device"] for one in claim_of["status"]["allocation"]["devices"]["results"]]
-
-    async def waits() -> bool:
-        conditions = ((await site.pod("two-0"))["status"]).get("conditions") or []
-        return any(one["type"] == "PodScheduled" and one["status"] == "False" for one in conditions)
-
     await site.job("one", 1, containers=[container])
     await site.until_bound(1)
-    assert await device_of("one-0") == ["gpu-1"]
+    assert devices_in(await claim_of(site, "one-0")) == ["gpu-1"]
     await site.job("two", 1, containers=[container])
-    await site.until(waits, "the second pod waits for the device that is tainted")
+    await site.until(partial(is_refused, site, "two-0"), "the second pod waits for the device that is tainted")
 
     made["spec"]["pool"]["generation"] = 2
     del made["spec"]["devices"][0]["taints"]
     await site.client.update(resource.RESOURCE_SLICE.untyped, made)
     await site.until_bound(2)
-    assert await device_of("two-0") == ["gpu-0"]
+    assert devices_in(await claim_of(site, "two-0")) == ["gpu-0"]
