@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from hekla.engine.tasks import Task
 
 
+AT_ONCE = 1 << 16
+"""Scores computed in one step at most, which bounds the memory that it takes."""
+HARDLY_MORE = 512
+"""So many scores cost hardly more than one."""
+
+
 class Scorer:
     """Scores of one class over one set of candidates; the normalised parts are computed once for the set.
 
@@ -90,7 +96,7 @@ class Merge:
         self.levels: list[Rows] = []
 
     def take(self, count: int) -> tuple[Rows, bool]:
-        self._deepen(np.arange(len(self.rows)), 2)
+        self._deepen(np.arange(len(self.rows)), 1 + count // len(self.rows))
         rank = self.session.rank(self.rows)
         if rank is None:
             rank = np.arange(len(self.rows))
@@ -103,7 +109,7 @@ class Merge:
             short = np.flatnonzero((taken == self.depth) & self.open)
             if not len(short):
                 break
-            self._deepen(short, int(self.depth[short].max()))
+            self._deepen(short, max(int(self.depth[short].max()), min(count, HARDLY_MORE // len(short))))
         order = chosen[np.lexsort((levels[chosen], rank[positions[chosen]], -values[chosen]))]
         sequence = positions[order]
         cut = self._first_change(sequence, taken)
@@ -112,38 +118,41 @@ class Merge:
         return self.rows[sequence], False
 
     def _deepen(self, which: Rows, by: int) -> None:
-        """Compute `by` more levels for some candidates."""
-        task, pods = self.task, self.task.pods
+        """Compute `by` more levels for some candidates: in one step, or in a few where they are many."""
         which = which[self.open[which]]
-        for _ in range(by):
-            if not len(which):
-                return
-            # Candidates of one step may be at different depths when extended apart; group them.
-            depths = self.depth[which]
-            alike = depths.min() == depths.max()
-            for depth in depths[:1] if alike else np.unique(depths):
-                group = which if alike else which[depths == depth]
-                view = NodeView(self.session.state.nodes, self.rows[group], task.request, int(depth), self.pipelining)
-                alive = view.fits(task.request, future=True)
-                if not self.pipelining:
-                    alive &= view.fits(task.request, future=False)
-                if depth:
-                    for one in self.pipeline.row_filters:
-                        passed = one.mask(pods, view, task)
-                        if passed is not None:
-                            alive &= passed
-                self.open[group[~alive]] = False
-                group = group[alive]
-                if not len(group):
-                    continue
-                view = NodeView(self.session.state.nodes, self.rows[group], task.request, int(depth), self.pipelining)
-                scores = np.minimum(self.scorer.at(view, group), self.lowest[group])
-                self.lowest[group] = scores
-                self.values.append(scores)
-                self.positions.append(group)
-                self.levels.append(np.full(len(group), depth, dtype=np.intp))
-                self.depth[group] += 1
+        while by and len(which):
+            levels = min(by, max(1, AT_ONCE // len(which)))
+            self._add_levels(which, levels)
+            by -= levels
             which = which[self.open[which]]
+
+    def _add_levels(self, which: Rows, count: int) -> None:
+        """The next `count` levels of some open candidates, `[count x candidates]`, each candidate from its own depth."""
+        task, pods, nodes = self.task, self.task.pods, self.session.state.nodes
+        shape = count, len(which)
+        candidates = np.tile(which, count)
+        depths = (self.depth[which] + np.arange(count)[:, None]).ravel()
+        view = NodeView(nodes, self.rows[candidates], task.request, depths, self.pipelining)
+        alive = view.fits(task.request, future=True)
+        if not self.pipelining:
+            alive &= view.fits(task.request, future=False)
+        for one in self.pipeline.row_filters:
+            passed = one.mask(pods, view, task)
+            if passed is not None:
+                alive &= passed | (depths == 0)  # A candidate has passed already as it is.
+        alive = np.logical_and.accumulate(alive.reshape(shape), axis=0).ravel()
+        if not alive.all():
+            self.open[which] = alive.reshape(shape)[-1]
+            candidates, depths = candidates[alive], depths[alive]
+            view = NodeView(nodes, self.rows[candidates], task.request, depths, self.pipelining)
+        scores = np.full(count * len(which), np.inf)
+        scores[alive] = self.scorer.at(view, candidates)
+        lowest = np.minimum.accumulate(np.minimum(scores.reshape(shape), self.lowest[which]), axis=0)
+        self.lowest[which] = lowest[-1]
+        self.depth[which] += alive.reshape(shape).sum(axis=0)
+        self.values.append(lowest.ravel()[alive])
+        self.positions.append(candidates)
+        self.levels.append(depths)
 
     def _first_change(self, sequence: Rows, taken: NDArray[np.intp]) -> int | None:
         """Where the last candidate that others are measured by is used up; from there on scores change."""
