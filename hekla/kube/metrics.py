@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from prometheus_client import REGISTRY, CollectorRegistry, Counter, disable_created_metrics, generate_latest
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Metric, disable_created_metrics, generate_latest
+from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no type for it
@@ -26,6 +27,42 @@ class Tally(Counter):
 
     def _child_samples(self) -> Iterable[Sample]:
         return (Sample("", {}, self._value.get(), None, None),)
+
+
+Labels = tuple[tuple[str, str], ...]
+"""Names and values of one series' labels."""
+
+
+class Table(Collector):
+    """Many series of one name as a dictionary from labels to value, which is read when somebody asks for the metrics.
+
+    For series that come and go with the objects they tell of.  The library's own make an object with a lock for each.
+    """
+
+    def __init__(
+        self, name: str, documentation: str, labels: tuple[str, ...] = (), *, counts: bool = False, registry: CollectorRegistry = REGISTRY
+    ) -> None:
+        """`labels`: the names that each series has, none for one series.  `counts`: a counter under its own name; otherwise a gauge."""
+        self.name = name
+        self.documentation = documentation
+        self.labels = labels
+        self.counts = counts
+        self.values: dict[Labels, float] = {} if labels else {(): 0.0}
+        if counts:
+            _PLAIN.add(name)
+        registry.register(self)
+
+    def collect(self) -> Iterable[Metric]:
+        metric = Metric(self.name, self.documentation, "counter" if self.counts else "gauge")
+        metric.samples = [Sample(self.name, dict(labels), value, None, None) for labels, value in self.values.items()]
+        yield metric
+
+    def latest(self, labels: Labels, value: float, most: int) -> None:
+        """Set a series that is now the one named last of at most `most`; the one named longest ago makes room."""
+        self.values.pop(labels, None)
+        self.values[labels] = value
+        if len(self.values) > most:
+            del self.values[next(iter(self.values))]
 
 
 def shown(registry: CollectorRegistry | None = None) -> bytes:

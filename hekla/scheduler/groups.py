@@ -147,7 +147,7 @@ class GroupStatuses:
             if group.phase != "Inqueue":
                 self.let_in.discard(key)
             self.lane.put(f"group {key}", partial(self.begin, group))
-        self.timer = loop.call_later(GATHERED / 8, self.flush) if self.gathered else None
+        self.timer = loop.call_later(stands / 8, self.flush) if self.gathered else None
 
     def is_starting(self, group: PodGroupStatus) -> bool:
         """Whether pods of the group are bound and do not run yet: the counts are about to change."""

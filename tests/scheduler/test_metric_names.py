@@ -16,7 +16,7 @@ import hekla.controllers.jobflow.controller
 import hekla.controllers.queue
 import hekla.scheduler.lone
 import hekla.scheduler.metrics  # noqa: F401 (registers its metrics)
-from hekla.kube.metrics import Tally, shown
+from hekla.kube.metrics import Table, Tally, shown
 
 OPERATIONS = Path(__file__).parents[2].parent / "shared" / "spec" / "operations.md"
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -97,7 +97,7 @@ def test_all_are_declared_and_nothing_else_is() -> None:
 def test_labels_are_the_ones_that_are_known(name: str) -> None:
     made = REGISTRY._names_to_collectors["volcano_" + name]
     labels = HISTOGRAMS[name][0] if name in HISTOGRAMS else {**COUNTERS, **GAUGES}[name]
-    assert set(made._labelnames) == labels  # type: ignore[attr-defined]
+    assert set(made.labels if isinstance(made, Table) else made._labelnames) == labels  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", sorted(HISTOGRAMS))
@@ -138,3 +138,15 @@ def test_a_tally_is_shown_under_its_own_name_and_without_its_birth() -> None:
     registry = CollectorRegistry()
     Tally("things_count", "How many", ["of"], registry=registry).labels("x").inc(2)
     assert shown(registry).decode() == '# HELP things_count How many\n# TYPE things_count counter\nthings_count{of="x"} 2.0\n'
+
+
+def test_a_table_shows_its_series_and_lets_the_one_named_longest_ago_go() -> None:
+    registry = CollectorRegistry()
+    table = Table("things_count", "How many", ("of",), counts=True, registry=registry)
+    for name in ("x", "y", "x", "z"):
+        table.latest((("of", name),), 2.0, most=2)
+    Table("things_now", "How many now", registry=registry)
+    assert shown(registry).decode() == (
+        '# HELP things_count How many\n# TYPE things_count counter\nthings_count{of="x"} 2.0\nthings_count{of="z"} 2.0\n'
+        "# HELP things_now How many now\n# TYPE things_now gauge\nthings_now 0.0\n"
+    )
