@@ -13,7 +13,7 @@ from benchmarks.clusters import cluster
 from benchmarks.figure import Figure
 from hekla.api import batch
 from hekla.api.core import POD
-from hekla.api.kinds import Kind
+from hekla.api.kinds import read_as
 from hekla.kube import config
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
@@ -54,12 +54,20 @@ class Pod(msgspec.Struct, gc=False):
     status: Status = msgspec.field(default_factory=Status)
 
 
+class Created(msgspec.Struct, gc=False):
+    """What is read of a job that was created."""
+
+    metadata: Metadata
+
+
+JOB = read_as(batch.JOB, Created)
+
+
 class Pods:
     """Counts bound and running pods as their events come."""
 
     def __init__(self, client: Client) -> None:
-        kind: Kind[Pod] = Kind(POD.group, POD.version, POD.kind, POD.plural, POD.namespaced, Pod)
-        self.cache = Cache(client, kind, namespace="default")
+        self.cache = Cache(client, read_as(POD, Pod), namespace="default")
         self.cache.on_change(self.count)
         self.bound = self.running = self.succeeded = 0
         self.changed = asyncio.Event()
@@ -143,7 +151,7 @@ async def run(made: Cluster, name: str) -> Figure:
     total = jobs * tasks
     async with Client(config.load(str(made.internal_kubeconfig)), pool=32) as client, Pods(client) as pods:
         began = time.perf_counter()
-        await asyncio.gather(*(client.create(batch.JOB, job(f"bench-{n}", tasks, tasks), "default") for n in range(jobs)))
+        await asyncio.gather(*(client.create(JOB, job(f"bench-{n}", tasks, tasks), "default") for n in range(jobs)))
         created = time.perf_counter() - began
         await pods.until("bound", total, 300)
         bound = time.perf_counter() - began
