@@ -172,12 +172,12 @@ class Ledger:
             held = self.allocated.get(name, Devices())
             promised = self.inqueue.get(name, Devices()) if with_inqueue else Devices()
             before = held.count + promised.count
-            if limit.count > 0 and before + devices.count > limit.count:
+            if limit.count > 0 and min(before + devices.count, LARGEST) > limit.count:
                 result.append(Exceeded(_MARK + name, devices.count, before, limit.count))
             for dimension, amount in devices.capacity.items() if self.consumable else ():
                 before = held.capacity.get(dimension, 0) + promised.capacity.get(dimension, 0)
                 most = limit.capacity.get(dimension)
-                if most is None or before + amount > most:
+                if most is None or min(before + amount, LARGEST) > most:
                     result.append(Exceeded(f"{dimension}.{_MARK}{name}", amount, before, most or 0))
         return result
 

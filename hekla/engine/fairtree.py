@@ -142,6 +142,7 @@ class FairOrder:
 
 def _weight(text: str) -> float:
     try:
-        return max(float(text), 1.0)
+        number = float(text)
     except ValueError:
         return 1.0
+    return number if number >= 1 else 1.0  # what is no number is not above 1 either

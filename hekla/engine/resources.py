@@ -69,10 +69,10 @@ def subtract(left: Amounts, right: Mapping[str, float], times: float = 1.0) -> N
 
 
 def maximum(left: Amounts, right: Mapping[str, float]) -> Amounts:
-    """The larger of both in each dimension of either."""
+    """The larger of both in each dimension of either; one that is named as 0 stays named."""
     result = dict(left)
     for name, value in right.items():
-        if value > result.get(name, 0.0):
+        if value > result.get(name, -1.0):
             result[name] = value
     return result
 

@@ -428,6 +428,8 @@ class State:
         self.priority_classes[name] = int(tree.get("value", 0))
         if tree.get("globalDefault"):
             self._default_class, self.default_priority = name, int(tree.get("value", 0))
+        elif name == self._default_class:
+            self._default_class, self.default_priority = "", 0
         self._touch_priorities()
 
     def remove_priority_class(self, priority: Any) -> None:

@@ -10,7 +10,7 @@ import enum
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hekla.engine.resources import Amounts, Request, add, empty, floor_subtract, subtract
+from hekla.engine.resources import Amounts, Request, add, empty, floor_subtract, is_empty, subtract
 
 if TYPE_CHECKING:
     from hekla.engine.podclass import LabelSet, PodClass
@@ -618,9 +618,9 @@ class Job(Group):
         return result
 
     def deduct_gated(self, of: Amounts) -> Amounts:
-        """Take away what tasks ask for that may not be scheduled yet."""
+        """Take away what tasks ask for that may not be scheduled yet; pods that ask for nothing take nothing away."""
         gated: Amounts = {}
         for task in self.counts.statuses[Status.PENDING].values():
             if task.gated and task.gated_by_others:
                 add(gated, task.request.amounts)
-        return floor_subtract(of, gated) if gated else of
+        return of if is_empty(gated) else floor_subtract(of, gated)

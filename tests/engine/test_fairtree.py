@@ -69,3 +69,12 @@ def test_reclaim_between_branches(theirs: tuple[int, int], mine: tuple[int, int]
     claimer = next(iter(world.state.jobs["default/claimer"].pending()))
     victim = world.state.tasks["default/holder-task-0"]
     assert (session.reclaimable(claimer, [victim]) == [victim]) is expected
+
+
+@pytest.mark.parametrize("weight", ["0.5", "-3", "heavy", "nan", ""])
+def test_a_weight_that_is_none_is_one(weight: str) -> None:
+    world = fair(("a", "root/a", f"100/{weight}"), ("b", "root/b", "100/1"))
+    world.nodes("n1", cpu=4)
+    world.job("ja", pods=4, min_available=0, cpu=1, queue="a", on=["n1"] * 2)
+    world.job("jb", pods=4, min_available=0, cpu=1, queue="b")
+    assert bound(world) == {"jb": 2}

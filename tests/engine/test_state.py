@@ -216,3 +216,14 @@ def test_other_objects_stay_when_their_owner_lets_go_of_them() -> None:
     tree["metadata"].pop("labels")
     tree.pop("spec")
     assert state.others["HyperNode"]["h1"] == {"metadata": {"name": "h1", "labels": {"a": "b"}}, "spec": {"tier": 1}}
+
+
+def test_a_class_that_is_the_default_no_longer_gives_nobody_its_priority() -> None:
+    world = World(policy())
+    world.priority_class("usual", 50, default=True)
+    world.job("one")
+    world.run()
+    assert world.state.jobs["default/one"].priority == 50
+    world.priority_class("usual", 50)
+    world.run()
+    assert world.state.jobs["default/one"].priority == 0

@@ -163,7 +163,7 @@ class Capacity(Plugin):
             job.enqueue_block = not_open(branch.queue)
             return REJECT
         devices = self._minimum_devices(branch, job)
-        if job.min_resources is None and devices is None:
+        if job.min_resources is None and (devices is None or not branch.ledger.limited):
             return PERMIT
         minimum = job.min_resources or {}
         for one in branch.path():
@@ -189,7 +189,8 @@ class Capacity(Plugin):
         return self.trouble or self.left_out.get(queue) or f"queue {queue} has queues below it and takes no jobs"
 
     def _minimum_devices(self, branch: Branch, job: Job) -> Claimed | None:
-        if not self.arguments.dynamic_resources or not branch.ledger.limited:
+        """What the job's minimum claims, where a queue on the way to the root has a quota of devices."""
+        if not self.arguments.dynamic_resources or not any(one.ledger.limited for one in branch.path()):
             return None
         return devicequota.minimum(self.session.state, job)
 
@@ -197,7 +198,7 @@ class Capacity(Plugin):
         branch = self.branches.get(job.queue)
         if branch is None:
             return
-        devices = self._minimum_devices(branch, job)
+        devices = self._minimum_devices(branch, job) if branch.ledger.limited else None
         for one in branch.path():
             if job.min_resources is not None:
                 add(one.inqueue, job.deduct_gated(job.min_resources))

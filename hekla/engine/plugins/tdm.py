@@ -122,37 +122,32 @@ class Tdm(Plugin):
     def preemptable(self, claimer: Task, candidates: list[Task]) -> Victims:
         if claimer.preemptable or claimer.revocable_zone:
             return Victims([], REJECT)
-        groups: dict[str, list[Task]] = {}
-        for task in candidates:
-            if task.preemptable and task.status is Status.RUNNING and task.job is not None and not self._zone_of(task.row):
-                groups.setdefault(task.job.key, []).append(task)
-        return Victims([task for tasks in groups.values() for task in self._budgeted(tasks)])
+        ready = self.session.state.nodes.ready
+        lasting = (task for task in candidates if task.row >= 0 and ready[task.row] and not self._zone_of(task.row))
+        return Victims(self._budgeted(lasting))
 
     def victim_tasks(self, candidates: list[Task]) -> list[Task]:
         remembered, now = self.session.state.remembered, self.session.now
         if remembered.get(_EVICTED, -math.inf) + self.period > now:
             return []
         remembered[_EVICTED] = now
-        groups: dict[str, list[Task]] = {}
-        for zone in sorted(self.arguments.zones):
-            if not self._closed(zone):
-                continue
-            for row, held in enumerate(self.session.state.nodes.tasks):
-                if self._zone_of(row) != zone:
-                    continue
-                for task in held.values():
-                    if task.preemptable and task.status is Status.RUNNING and task.job is not None:
-                        groups.setdefault(task.job.key, []).append(task)
-        return [task for tasks in groups.values() for task in self._budgeted(tasks)]
+        closed = [zone for zone in sorted(self.arguments.zones) if self._closed(zone)]
+        held = self.session.state.nodes.tasks
+        rows = [row for zone in closed for row in range(len(held)) if self._zone_of(row) == zone]
+        return self._budgeted(task for row in rows for task in held[row].values())
 
     def _zone_of(self, row: int) -> str:
         column = self.session.state.nodes.labels(ZONE_LABEL)
         return column.values[column.codes[row]] if row >= 0 and column.codes[row] >= 0 else ""
 
-    def _budgeted(self, tasks: list[Task]) -> list[Task]:
-        job = tasks[0].job
-        assert job is not None
-        return tasks[: most_evictions(job)]
+    def _budgeted(self, tasks: Iterable[Task]) -> list[Task]:
+        """Of those that may leave, of each job the first, as many as its budget allows."""
+        groups: dict[Job, list[Task]] = {}
+        for task in tasks:
+            job = task.job
+            if job is not None and self.session.in_session(job) and task.preemptable and task.status is Status.RUNNING:
+                groups.setdefault(job, []).append(task)
+        return [task for job, held in groups.items() for task in held[: most_evictions(job)]]
 
     # ------------------------------------------------------------------------------------------------- jobs
 

@@ -46,6 +46,17 @@ def test_what_is_elastic() -> None:
     assert holding(None, plain).elastic() == {"cpu": one, "memory": giga, "pods": 1}
 
 
+def test_gated_pods_that_ask_for_nothing_take_nothing_away() -> None:
+    world = World(policy(plugins=["gang"]))
+    group(world, "g", min_resources={"cpu": 2, "pods": 2})
+    gated = {"schedulingGates": [{"name": "example.com/wait"}]}
+    world.pod("p0", job="g", spec=gated)
+    waiting = job(world, "g")
+    assert waiting.deduct_gated(waiting.min_resources)["pods"] == 2
+    world.pod("p1", job="g", cpu=1, spec=gated)
+    assert waiting.deduct_gated(waiting.min_resources) == {"cpu": 1000, "memory": 0, "pods": 0}
+
+
 @pytest.mark.scenario("plugins-fairness", 164)
 def test_only_what_is_asked_for_is_compared() -> None:
     left = {"cpu": 2000.0, "memory": 5.0, "x/y": 1000.0, "pods": 9.0}

@@ -150,6 +150,9 @@ def test_sums_stop_at_the_largest_number() -> None:
     devicequota.add(ledger.inqueue, most)
     assert ledger.inqueue[GPU].count == devicequota.LARGEST
     assert Ledger({"capability": {f"deviceclass/{GPU}": 8}}).admits({GPU: Devices(4)}, with_inqueue=True)
+    endless = Ledger({"capability": {f"deviceclass/{GPU}": devicequota.LARGEST}})
+    devicequota.add(endless.inqueue, most)
+    assert endless.admits(most, with_inqueue=True), "a ceiling of the largest number is never passed"
 
 
 @pytest.mark.scenario("plugins-fairness", 93)
