@@ -34,6 +34,13 @@ class Evict(msgspec.Struct, frozen=True):
     node: str
     job: str
     reason: str
+    purpose: str = ""
+    """For whom: the job that gets the room, its queue and priority.  Empty where nobody in particular does."""
+
+    @property
+    def text(self) -> str:
+        """The reason with its purpose, as people are told it."""
+        return f"{self.reason}: {self.purpose}" if self.purpose else self.reason
 
 
 class Pipelined(msgspec.Struct, frozen=True):

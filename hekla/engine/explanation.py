@@ -6,29 +6,18 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 
-from hekla.engine.claims.book import CANNOT, ELSEWHERE
-from hekla.engine.nodes import Bools
+from hekla.engine.amounts import amount, describe
+from hekla.engine.nodereasons import NodeReason, no_node_at_all, placed, verdict
 from hekla.engine.queues import OPEN, Queue
-from hekla.engine.reasons import FitErrors, Reason
-from hekla.engine.resources import CPU, MEMORY, PODS, Amounts, ordered
-from hekla.engine.tasks import Job, Status, Task
+from hekla.engine.reasons import FitErrors
+from hekla.engine.resources import PODS, Amounts, ordered
+from hekla.engine.tasks import READY, Job, Status, Task
 
 if TYPE_CHECKING:
     from hekla.engine.session import Session
 
 DESERVED = "deserved"
-
-
-class NodeReason(msgspec.Struct, frozen=True):
-    """One reason that rules out some nodes."""
-
-    reason: str
-    """As in the pod's condition."""
-    nodes: int
-    text: str
-    """As a person would say it."""
 
 
 class Shortage(msgspec.Struct, frozen=True):
@@ -38,7 +27,7 @@ class Shortage(msgspec.Struct, frozen=True):
     queue: str
     """Whose ceiling; empty for that of the cluster."""
     limit: str
-    """Which: capability, deserved, cluster, quota."""
+    """Which: capability, deserved, cluster, quota (with its name)."""
     asked: str
     held: str
     """What counts against the ceiling already."""
@@ -89,71 +78,127 @@ def explain(session: Session, job: Job) -> Explanation:
     spared = session.no_victim.get(job.key)
     if spared is None or job.counts.statuses[Status.PIPELINED]:
         return found
+    if any(one.reason == spared for one in found.reasons):
+        spared = "no eviction could help"
     return msgspec.structs.replace(found, spared=spared, text=f"{found.text} No victim because {spared}.")
 
 
 def _explain(session: Session, job: Job) -> Explanation:
-    fit = _fit(job)
+    fit, _ = placed(session, job)
     needs = max(job.min_available, 1)
+    made = _Maker(job, needs, fit)
     ahead = session.orders.behind.get(job.key)
     if ahead is not None:
-        first = ahead.rpartition("/")[2]
+        first = called(session, ahead, job.namespace)
         remedy = f"It is looked at once {first} has started."
-        text = f"{job.name} waits behind {first} in queue {job.queue}, whose order is strict-fifo. {remedy}"
-        return Explanation(job.key, job.queue, "order", needs, fit, 0, [], remedy, text)
+        return made("order", f"{job.title} waits behind {first} in queue {job.queue}, whose order is strict-fifo. {remedy}", remedy)
     if job.is_pending or job.enqueue_block:
         why = job.enqueue_block or "it has not been let in yet"
         short = list(job.shortages) if job.enqueue_block else []
-        remedy = _remedy("enter", short) or (f"It enters once {_sum_of(short)} more is free." if short else "")
-        text = " ".join(part for part in (f"{job.name} waits to enter queue {job.queue}: {why}.", remedy) if part)
-        return Explanation(job.key, job.queue, "enqueue", needs, fit, 0, [], remedy, text, shortages=short)
+        remedy = _remedy(session, "enter", short) or (f"It enters once {_sum_of(short)} more is free." if short else "")
+        text = " ".join(part for part in (f"{job.title} waits to enter queue {job.queue}: {why}.", remedy) if part)
+        return made("enqueue", text, remedy, shortages=short)
+    missing = _missing_pods(session, job)
+    if missing is not None:
+        return made("validity", *missing)
     if job.fit_message:
-        text = f"{job.name} cannot start: {job.fit_message}."
-        return Explanation(job.key, job.queue, "validity", needs, fit, 0, [], "", text)
+        return made("validity", f"{job.title} cannot start: {job.fit_message}.")
+    if job.counts.statuses[Status.PIPELINED] and fit >= needs:
+        return _explain_promised(made)
     errors, task = _first_errors(job)
     if errors is not None and task is not None:
-        return _explain_nodes(session, job, task, errors, needs, fit)
+        return _explain_nodes(session, job, task, errors, made)
     queue = session.queue_of(job)
     if job.short_of_quota is not None:
-        return _explain_quota(session, job, queue, job.short_of_quota, needs, fit)
+        return _explain_quota(session, job, queue, job.short_of_quota, made)
     if job.counts.statuses[Status.PIPELINED]:
-        remedy = "It starts when the pods that are being ended have left."
-        text = f"{job.name} waits for room that is being freed. {remedy}"
-        return Explanation(job.key, job.queue, "nodes", needs, fit, 0, [], remedy, text)
+        return _explain_promised(made)
     asking = next((task for task in job.pending() if not task.best_effort and not task.gated), None)
     if asking is not None and (queue.state != OPEN or session.overused(queue)):
-        return _explain_quota(session, job, queue, asking, needs, fit)
-    text = f"{job.name} waits for its turn in queue {job.queue}."
-    return Explanation(job.key, job.queue, "order", needs, fit, 0, [], "", text)
+        return _explain_quota(session, job, queue, asking, made)
+    if any(task.gated and task.gated_by_others for task in job.pending()) and asking is None:
+        remedy = "It is looked at once their scheduling gates are lifted."
+        return made("validity", f"{job.title} has pods that may not be scheduled yet. {remedy}", remedy)
+    if not session.state.nodes.ready.any():
+        return made("nodes", f"{job.title} waits: {no_node_at_all()}")
+    return made("order", f"{job.title} waits for its turn in queue {job.queue}.")
 
 
-def _explain_quota(session: Session, job: Job, queue: Queue, task: Task, needs: int, fit: int) -> Explanation:
+class _Maker:
+    """What the explanations of one job have in common."""
+
+    def __init__(self, job: Job, needs: int, fit: int) -> None:
+        self.job, self.needs, self.fit = job, needs, fit
+
+    def __call__(
+        self, constraint: str, text: str, remedy: str = "", nodes: int = 0, reasons: Iterable[NodeReason] = (),
+        shortages: Iterable[Shortage] = (),
+    ) -> Explanation:  # fmt: skip
+        return Explanation(self.job.key, self.job.queue, constraint, self.needs, self.fit, nodes, list(reasons), remedy, text,
+                           shortages=list(shortages))  # fmt: skip
+
+
+def called(session: Session, key: str, namespace: str) -> str:
+    """What another job is called, for a reader in this namespace."""
+    where, _, name = key.rpartition("/")
+    other = session.state.jobs.get(key)
+    title = name if other is None else other.title
+    return title if where == namespace else f"{where}/{title}"
+
+
+def purpose_of(claimer: Job, victim: Job | None) -> str:
+    """For whom a pod of `victim` has to leave, and what lets it be taken: the queue where that is another, else the priority."""
+    if claimer is victim:
+        return "room for other pods of its job"
+    room = f"room for job {claimer.namespace}/{claimer.title} of queue {claimer.queue}"
+    if victim is not None and victim.queue != claimer.queue:
+        return f"{room}, which takes back its share from queue {victim.queue}"
+    over = f" over {victim.priority}" if victim is not None else ""
+    return f"{room}, priority {claimer.priority}{over}"
+
+
+def _missing_pods(session: Session, job: Job) -> tuple[str, str] | None:
+    """Of a job that has fewer pods than it may start with, what is said, and what would help."""
+    counts, needs = job.counts, job.min_available
+    if job.tasks and not job.fit_message:
+        return None
+    lacking = [
+        f"{have} of {wanted} of role {role}"
+        for role, wanted in sorted(job.role_minimums.items())
+        if (have := job.role_count(role, (*READY, Status.PIPELINED, Status.PENDING), pending_empty=False)) < wanted
+    ]
+    if counts.valid >= needs and (not lacking or job.roles_valid()):
+        return None
+    names = " or ".join(sorted(session.state.scheduler_names or ()))
+    who = ("it is" if needs == 1 else "they are") if not counts.valid else "the others are"
+    remedy = f"It is looked at once {who} there{f', with the schedulerName {names}' if names else ''}."
+    roles = f" ({', '.join(lacking)})" if len(job.role_minimums) > 1 else ""
+    return f"{job.title} has {counts.valid} of the {needs} {_pods(needs)} that it needs{roles}. {remedy}", remedy
+
+
+def _explain_promised(made: _Maker) -> Explanation:
+    remedy = "It starts when the pods that are being ended have left."
+    return made("nodes", f"{made.job.title} waits for room that is being freed. {remedy}", remedy)
+
+
+def _explain_quota(session: Session, job: Job, queue: Queue, task: Task, made: _Maker) -> Explanation:
     asked = describe(task.request.amounts)
+    more = job.is_ready()
+    starts = "The next starts" if more else "It starts"
+    who = f"{job.title} runs, more of its pods wait" if more else job.title
     if queue.state != OPEN:
-        remedy = "It starts when the queue is opened."
-        text = f"{job.name}: {not_open(queue)}. {remedy}"
-        return Explanation(job.key, job.queue, "quota", needs, fit, 0, [], remedy, text)
+        remedy = f"{starts} when the queue is opened."
+        return made("quota", f"{who}: {not_open(queue)}. {remedy}", remedy)
     short = session.quota_shortages(queue, task.request.amounts)
     grows = _sum_of(short) or asked
-    remedy = _remedy("start", short) or f"It starts when jobs of the queue end or its share grows by {grows}."
+    remedy = _remedy(session, "start", short) or f"{starts} when jobs of the queue end or its share grows by {grows}."
     held = ": " + ", ".join(one.of_share(queue.name) for one in short) if short else ""
-    text = f"{job.name}: queue {job.queue} may not take another {asked} now{held}. {remedy}"
-    return Explanation(job.key, job.queue, "quota", needs, fit, 0, [], remedy, text, shortages=short)
+    return made("quota", f"{who}: queue {job.queue} may not take another {asked} now{held}. {remedy}", remedy, shortages=short)
 
 
 def not_open(queue: Queue) -> str:
     """Why a queue places nothing."""
     return f"queue {queue.name} is not open" + (f" but {queue.state}" if queue.state else "")
-
-
-def _fit(job: Job) -> int:
-    counts = job.counts
-    held = counts.ready + counts.waiting
-    return held + sum(
-        1
-        for task in counts.statuses[Status.PENDING].values()
-        if task.last is not None and task.last[0] in (Status.ALLOCATED, Status.PIPELINED)
-    )
 
 
 def _first_errors(job: Job) -> tuple[FitErrors | None, Task | None]:
@@ -164,82 +209,32 @@ def _first_errors(job: Job) -> tuple[FitErrors | None, Task | None]:
     return None, None
 
 
-def _explain_nodes(session: Session, job: Job, task: Task, errors: FitErrors, needs: int, fit: int) -> Explanation:
+def _explain_nodes(session: Session, job: Job, task: Task, errors: FitErrors, made: _Maker) -> Explanation:
     asked = describe(task.request.amounts)
-    own = _own_nodes(session, job)
-    reasons = [said for reason in _without(errors.reasons, own) for said in _say(session, task, reason)]
-    left = errors.nodes - int(np.count_nonzero(own))
-    pods = "pod" if needs == 1 else "pods"
-    text = f"{job.name} needs {needs} {pods} of {asked}; {fit} fit{'s' if fit == 1 else ''}. "
-    nodes = "node" if left == 1 else "nodes"
-    if reasons:
-        text += f"{left} {nodes}: " + ", ".join(f"{one.nodes} {one.text}" for one in reasons) + "."
+    fit, later = placed(session, job)
+    waiting = sum(1 for one in job.pending() if one.pods is task.pods and (one.last is None or one.last[0] is Status.PENDING))
+    more = job.is_ready()
+    missing = waiting if more else max(min(made.needs - fit, waiting), 1)
+    if more:
+        lead = f"{job.title} runs; {waiting} more {_pods(waiting)} of {asked} {'waits' if waiting == 1 else 'wait'}."
+    elif all(one.pods.request is task.pods.request or one.pods.request.amounts == task.request.amounts for one in job.pending()):
+        lead = f"{job.title} needs {made.needs} {_pods(made.needs)} of {asked}; {_fits(fit, later)}."
     else:
-        text += "Nothing is left on any node for the others."
-    missing = max(needs - fit, 1)
-    more = "more node has" if missing == 1 else "more nodes have"
-    remedy = ""
-    if any(one.text.startswith("Insufficient") for one in errors.reasons):
-        remedy = f"It starts when {missing} {more} {asked} free."
-        text += " " + remedy
-    elif any(one.filter == "DynamicResources" and one.text == CANNOT for one in errors.reasons):
-        remedy = "It starts when the devices that its claims ask for come free, or more are offered."
-        text += " " + remedy
-    return Explanation(job.key, job.queue, "nodes", needs, fit, errors.nodes, reasons, remedy, text)
+        kind = f"those of role {task.role}" if task.role else "some"
+        lead = f"{job.title} needs {made.needs} {_pods(made.needs)}, {kind} of {asked}; {_fits(fit, later)}."
+    found = verdict(session, job, task, errors, missing, more)
+    text = " ".join(part for part in (lead, found.text, found.remedy) if part)
+    return made("nodes", text, found.remedy, errors.nodes, found.reasons)
 
 
-def _own_nodes(session: Session, job: Job) -> Bools:
-    """`[nodes]`: where its own pods would go; that these are full is not what keeps the others waiting."""
-    own = np.zeros(len(session.state.nodes), dtype=np.bool_)
-    own[[task.last[1] for task in job.pending() if task.last is not None and task.last[1] >= 0]] = True
-    return own
+def _fits(fit: int, later: int) -> str:
+    """How many have a place, and how many of these only in room that others would have to leave."""
+    left = "" if not later else " once others have left" if later >= fit else f", {later} of them once others have left"
+    return f"{fit} fit{'s' if fit == 1 else ''}{left}"
 
 
-def _without(reasons: list[Reason], own: Bools) -> list[Reason]:
-    """The reasons for all other nodes, most frequent first, ties in the order in which the filters spoke."""
-    rest = []
-    for reason in reasons:
-        mask = reason.mask if reason.mask is None else reason.mask & ~own
-        count = reason.count if mask is None else int(np.count_nonzero(mask))
-        if count:
-            rest.append(Reason(reason.text, count, mask, reason.filter, reason.free))
-    return sorted(rest, key=lambda one: (-one.count, one.filter == "NodeUnschedulable"))
-
-
-def _say(session: Session, task: Task, reason: Reason) -> list[NodeReason]:
-    lacks, has, is_ = ("lacks", "has", "is") if reason.count == 1 else ("lack", "have", "are")
-    if reason.filter.startswith("room:") and reason.mask is not None:
-        name = reason.filter.removeprefix("room:")
-        most = 0.0 if reason.free is None else float(np.max(reason.free[reason.mask], initial=0.0))
-        return [NodeReason(reason.text, reason.count, f"{lacks} {name} (at most {amount(name, most)} free)")]
-    if reason.filter == "TaintToleration" and reason.mask is not None:
-        return [
-            NodeReason(reason.text, count, f"{'has' if count == 1 else 'have'} the taint {taint}")
-            for taint, count in _taints(session, task, reason)
-        ]
-    if reason.filter == "NodeUnschedulable":
-        return [NodeReason(reason.text, reason.count, f"{is_} cordoned")]
-    if reason.filter == "NodeAffinity":
-        return [NodeReason(reason.text, reason.count, "does not match its selector" if reason.count == 1
-                           else "do not match its selector")]  # fmt: skip
-    if reason.filter == "PodNumber":
-        return [NodeReason(reason.text, reason.count, f"{has} no room for another pod")]
-    if reason.filter == "DynamicResources" and reason.text in (CANNOT, ELSEWHERE):
-        what = "devices that its claims ask for" if reason.text == CANNOT else "way to the devices that its claims were given"
-        return [NodeReason(reason.text, reason.count, f"{has} no {what}")]
-    return [NodeReason(reason.text, reason.count, f"{is_} out: {reason.text}")]
-
-
-def _taints(session: Session, task: Task, reason: Reason) -> list[tuple[str, int]]:
-    nodes = session.state.nodes
-    counts: dict[str, int] = {}
-    codes, many = np.unique(nodes.taint_codes[reason.mask], return_counts=True)
-    for code, count in zip(codes.tolist(), many.tolist()):
-        for taint in nodes.taint_sets[code]:
-            if taint.effect in ("NoSchedule", "NoExecute") and not any(one.tolerates(taint) for one in task.pods.tolerations):
-                counts[str(taint)] = counts.get(str(taint), 0) + count
-                break
-    return sorted(counts.items())
+def _pods(count: int) -> str:
+    return "pod" if count == 1 else "pods"
 
 
 def shortages(queue: str, limit: str, asked: Amounts, held: Amounts, most: Amounts) -> list[Shortage]:
@@ -255,10 +250,26 @@ def shortages(queue: str, limit: str, asked: Amounts, held: Amounts, most: Amoun
     return result
 
 
-def _remedy(verb: str, short: Iterable[Shortage]) -> str:
+def _remedy(session: Session, verb: str, short: Iterable[Shortage]) -> str:
     """What would help a request that no end of other jobs can help; empty where there is room for it in all."""
-    beyond = _sums((one.resource, one.beyond) for one in short if one.beyond)
-    return f"It would not {verb} even if all else ended; it {verb}s once the ceiling grows by {beyond}." if beyond else ""
+    ceilings: dict[str, dict[str, str]] = {}
+    for one in short:
+        if one.beyond:
+            ceilings.setdefault(_ceiling(session, one), {}).setdefault(one.resource, one.beyond)
+    grows = " and ".join(f"{which} grows by {_sums(by.items())}" for which, by in ceilings.items())
+    return f"It would not {verb} even if all else ended; it {verb}s once {grows}." if grows else ""
+
+
+def _ceiling(session: Session, one: Shortage) -> str:
+    """What is in the way: a queue's own ceiling, a quota, or the cluster's size."""
+    if one.limit.startswith("quota"):
+        return f"the {one.limit} of its namespace"
+    queue = session.state.queues.get(one.queue)
+    if queue is not None and one.resource in queue.capability:
+        return f"the {one.limit} of queue {one.queue}"
+    if not session.total.get(one.resource):
+        return f"the cluster, where no node has {one.resource},"
+    return f"what queue {one.queue} may have of the cluster" if one.queue else "the cluster"
 
 
 def _sum_of(short: Iterable[Shortage]) -> str:
@@ -271,23 +282,3 @@ def _sums(amounts: Iterable[tuple[str, str]]) -> str:
     for name, value in amounts:
         first.setdefault(name, value)
     return " ".join(f"{name}={value}" for name, value in first.items())
-
-
-def describe(amounts: Amounts) -> str:
-    """A request in a few words: cpu=4 memory=2Gi."""
-    parts = [f"{name}={amount(name, amounts[name])}" for name in ordered(amounts) if name != PODS and amounts[name] > 0]
-    return " ".join(parts) or "nothing"
-
-
-def amount(name: str, value: float) -> str:
-    """One amount as a person writes it."""
-    if name == MEMORY:
-        for unit, size in (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)):
-            if value >= size:
-                return f"{value / size:.4g}{unit}"
-        return f"{value:.0f}"
-    if name == PODS:
-        return f"{value:.0f}"
-    if name == CPU and value % 1000:
-        return f"{value:.0f}m"
-    return f"{value / 1000:g}"

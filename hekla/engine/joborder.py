@@ -94,7 +94,7 @@ class OwnOrders:
             self.behind.pop(job.key, None)
             return False
         self.behind[job.key] = first.key
-        message = f"waits behind {first.name} in queue {job.queue}, whose order is {STRICT}"
+        message = f"waits behind {first.title} in queue {job.queue}, whose order is {STRICT}"
         if entering:
             self.session.refuse(job, message)
         else:

@@ -94,6 +94,22 @@ class Pipeline:
 
         return pods.static(("mask", id(self)), nodes, compute)
 
+    def static_reasons(self, session: Session, task: Task) -> list[Reason]:
+        """Why nodes are out for as long as no node object changes, each node under the first that speaks."""
+        nodes, pods = session.state.nodes, task.pods
+
+        def compute() -> list[Reason]:
+            errors, remaining = FitErrors(len(nodes)), nodes.ready.copy()
+            view = NodeView(nodes)
+            for one in self.static_filters:
+                passed = one.mask(pods, view, task)
+                if passed is not None:
+                    _note_each(errors, one, pods, remaining & ~passed)
+                    remaining &= passed
+            return errors.reasons
+
+        return pods.static(("reasons", id(self)), nodes, compute)
+
     def feasible(self, session: Session, task: Task, scope: Bools | None = None) -> Bools:
         """`[nodes]`: passes every filter; room is not asked."""
         nodes, pods = session.state.nodes, task.pods

@@ -233,6 +233,14 @@ def policy_of(tree: Tree) -> SubGroupPolicy:
     )
 
 
+def title_of(metadata: Tree) -> str:
+    """What people call a PodGroup that was made for something else: as that is called; empty for one of its own."""
+    for owner in metadata.get("ownerReferences") or ():
+        if owner.get("controller") and isinstance(owner.get("name"), str):
+            return str(owner["name"])
+    return ""
+
+
 def sent_status(status: Tree) -> tuple[Any, ...]:
     """What the API holds of a PodGroup's status, in the form that is compared at the end of a cycle."""
     conditions = tuple(

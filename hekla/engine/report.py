@@ -80,11 +80,12 @@ def _report_job(session: Session, job: Job) -> None:
     wrote = False
     allocated, pending, promised = statuses[Status.ALLOCATED], statuses[Status.PENDING], statuses[Status.PIPELINED]
     waiting = [*allocated.values(), *pending.values(), *promised.values()] if allocated or pending or promised else []
-    explained = explain(session, job) if waiting or job.is_pending else None
+    podless = not job.tasks and job.min_available > 0 and job.phase in _WAITING
+    explained = explain(session, job) if waiting or job.is_pending or podless else None
     if explained is not None:
         session.decisions.explanations[job.key] = explained
     if not job.shadow:
-        _set_waiting(job, session.uid, explained if job.phase in _WAITING else None)
+        _set_waiting(job, session.uid, explained if job.phase in _WAITING or pending else None)
     if not job.shadow:
         sent = (
             job.phase,
@@ -101,7 +102,7 @@ def _report_job(session: Session, job: Job) -> None:
             job.status_sent, job.status_time = sent, session.now
             conditions: list[dict[str, Any]] = [dict(one) for one in job.conditions]
             session.decisions.pod_groups.append(PodGroupStatus(job.key, job.pg_uid, *sent[:4], conditions))
-            if explained is not None and job.phase in _WAITING:
+            if explained is not None and (job.phase in _WAITING or pending):
                 session.event(job, "Warning", WAITING, explained.text)
     if job.phase in _WAITING and (waiting or not job.tasks):
         text = job_text(job)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hekla.engine.decisions import Bind, Decisions, Event, Evict
-from hekla.engine.explanation import Shortage, not_open
+from hekla.engine.explanation import Shortage, not_open, purpose_of
 from hekla.engine.faults import fault
 from hekla.engine.hypernodes import ROOT as CLUSTER
 from hekla.engine.hypernodes import tree_of
@@ -567,7 +567,8 @@ class Session:
         """A task that is on its way out is to be evicted."""
         job = task.job
         node = self.state.nodes.names[task.row]
-        self.decisions.evictions.append(Evict(task.key, task.uid, node, job.key if job is not None else "", reason))
+        purpose = "" if claimer is None else purpose_of(claimer, job)
+        self.decisions.evictions.append(Evict(task.key, task.uid, node, job.key if job is not None else "", reason, purpose))
         self.evicted.append(task)
 
     def allocate_now(self, task: Task, row: int) -> None:

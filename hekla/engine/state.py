@@ -43,6 +43,7 @@ from hekla.engine.reading import (
     sent_status,
     status_of,
     texts,
+    title_of,
     topology_of,
     tree_of_object,
     waiting_time,
@@ -337,6 +338,7 @@ class State:
         job.pg_uid = meta.get("uid", "")
         job.queue = spec.get("queue", "") or self.default_queue
         job.creation = instant(meta.get("creationTimestamp", "") or "")
+        job.title = title_of(meta) or job.name
         job.min_available = min_available
         job.min_resources, job.min_quantities = min_resources, dict(minimum or {})
         job.role_minimums, job.role_total = roles, sum(roles.values())

@@ -115,9 +115,10 @@ class Statement:
         """Make it the cycle's decision.  What is only promised stays here until the cycle ends."""
         session = self.session
         kept: list[Placed] = []
+        claimer = next((one.tasks[0].job for one in self.operations if isinstance(one, Placed)), None)
         for operation in self.operations:
             if isinstance(operation, Evicted):
-                session.decide_evict(operation.task, operation.reason)
+                session.decide_evict(operation.task, operation.reason, claimer)
                 continue
             for task in operation.tasks:
                 task.last = None

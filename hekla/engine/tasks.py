@@ -341,6 +341,7 @@ class Job(Group):
         "status_time",
         "sub_jobs",
         "total_request",
+        "title",
         "waiting_time",
     )  # fmt: skip
 
@@ -349,6 +350,8 @@ class Job(Group):
         self.key = key
         self.namespace, _, self.name = key.rpartition("/")
         self.has_group = False
+        self.title = self.name
+        """What people call it: as its PodGroup's owner is called."""
         self.shadow = False
         self.pg_uid = ""
         self.queue = ""

@@ -35,7 +35,8 @@ log = logging.getLogger(__name__)
 
 Tree = dict[str, Any]
 FAILED = "FailedScheduling"
-COMPLAINTS = ("Unschedulable", "Waiting")
+EXPLAINS = "Waiting"
+COMPLAINTS = ("Unschedulable", EXPLAINS)
 WAITING = ("", "Pending", "Inqueue", "Unknown")
 """Phases of groups that are not where they want to be."""
 LOST = (ApiError, TransportError)
@@ -258,14 +259,19 @@ class Carrier:
         loop = asyncio.get_running_loop()
         stands = self.client.pace.gather(STANDS, LONGEST_SILENCE)
         for held, (event, since) in list(self.complaints.items()):
-            job = self.state.jobs.get(event.key)
-            if job is None or job.phase not in WAITING:
+            if not self.waits(event):
                 del self.complaints[held]
             elif loop.time() - since >= stands:
                 del self.complaints[held]
                 self.record(event)
         if self.complaints:
             loop.call_later(STANDS / 2, self.tell_complaints)
+
+    def waits(self, complaint: Event) -> bool:
+        """Whether a group has no place yet; why pods of one that runs have none, only the explanation says."""
+        job = self.state.jobs.get(complaint.key)
+        explains = complaint.reason == EXPLAINS
+        return job is not None and (job.phase in WAITING or (explains and bool(job.counts.statuses[Status.PENDING])))
 
     def hold_queue(self, queue: QueueStatus) -> None:
         """Writes what a queue holds once in a while: it changes with every pod, and nobody waits for it."""
@@ -313,9 +319,9 @@ class Carrier:
     async def evict(self, evict: Evict) -> None:
         """Says why on the pod and its group, then deletes the pod."""
         namespace, name = split(evict.pod)
-        message = f"Pod is evicted, because of {evict.reason}"
+        message = f"Pod is evicted, because of {evict.text}"
         if evict.job != evict.pod:
-            self.recorder.event(reference("PodGroup", evict.job, ""), "Normal", "Evict", evict.reason)
+            self.recorder.event(reference("PodGroup", evict.job, ""), "Normal", "Evict", evict.text)
         self.recorder.event(reference("Pod", evict.pod, evict.uid), "Warning", "Evict", message)
         conditions = [
             {"type": "Ready", "status": "False", "reason": "Evict", "message": message, "lastTransitionTime": now()},

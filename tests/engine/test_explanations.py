@@ -130,3 +130,89 @@ def test_no_victim_because_the_queue_has_its_share():
 
     share = "cpu=0 held and 1 asked of deserved 500m"
     assert made.why("wants").endswith(f"No victim because queue default would hold more than its share: {share}.")
+
+
+def owned(made: World, group: str, owner: str) -> None:
+    tree = made.groups[f"default/{group}"]
+    tree["metadata"]["ownerReferences"] = [{"kind": "Job", "name": owner, "controller": True}]
+    made.state.upsert_pod_group(tree)
+
+
+def test_a_job_is_called_as_its_user_calls_it():
+    made = world("enqueue, allocate")
+    made.nodes("n1", cpu=1)
+    made.state.upsert_queue(
+        {"metadata": {"name": "line", "annotations": {"hekla.io/job-order": "strict-fifo"}}, "status": {"state": "Open"}}
+    )
+    for name in ("first", "second"):
+        made.job(f"{name}-0f1e", pods=1, cpu=2, queue="line")
+        owned(made, f"{name}-0f1e", name)
+
+    made.run()
+
+    assert made.why("first-0f1e").startswith("first needs 1 pod of cpu=2")
+    assert made.why("second-0f1e").startswith("second waits behind first in queue line")
+
+
+def test_a_group_whose_pods_are_not_there_says_so_from_the_start():
+    made = world("enqueue, allocate")
+    made.nodes("n1", cpu=4)
+    made.job("train", pods=0, min_available=2, phase="Pending")
+
+    assert condition(made.run(), "train") | {"transitionID": ""} == {
+        "type": "Waiting", "status": "True", "transitionID": "", "reason": "Validity",
+        "message": "train has 0 of the 2 pods that it needs. It is looked at once they are there.",
+    }  # fmt: skip
+
+
+def test_too_few_pods_are_counted_by_role_where_there_are_several():
+    made = world("enqueue, allocate")
+    made.nodes("n1", cpu=4)
+    made.job("train", pods=0, min_available=3, group={"minTaskMember": {"ps": 1, "w": 2}})
+    made.pod("train-w-0", job="train", cpu=1, role="w")
+
+    made.run()
+
+    assert made.why("train").startswith("train has 1 of the 3 pods that it needs (0 of 1 of role ps, 1 of 2 of role w).")
+
+
+def test_pods_beyond_the_minimum_say_why_they_wait():
+    made = world("enqueue, allocate")
+    made.nodes("n1", cpu=2)
+    made.job("train", pods=3, cpu=1, min_available=1, on=["n1", "n1"])
+
+    decisions = made.run()
+
+    text = "train runs; 1 more pod of cpu=1 waits. 1 node: 1 lacks cpu (at most 0 free). The next starts when 1 more node has cpu=1 free."
+    assert made.why("train") == condition(decisions, "train")["message"] == text
+    made.nodes("n2", cpu=2)
+    made.run()
+    made.settle()
+    made.run()
+    made.settle()
+    assert "Waiting" not in {one["type"] for one in made.groups["default/train"]["status"]["conditions"]}
+
+
+def test_an_eviction_says_for_whom():
+    made = world("allocate, preempt")
+    made.nodes("n1", cpu=1)
+    made.job("runs", pods=1, cpu=1, min_available=0, on=["n1"], priority="low")
+    made.job("wants", pods=1, cpu=1, priority="high")
+
+    (eviction,) = made.run().evictions
+
+    assert eviction.reason == "preempt"
+    assert eviction.text == "preempt: room for job default/wants of queue default, priority 100 over 1"
+    assert made.why("wants") == "wants waits for room that is being freed. It starts when the pods that are being ended have left."
+
+
+def test_a_reclaimed_pod_says_for_which_queue():
+    made = world("allocate, reclaim", "gang", "conformance", "predicates", "proportion")
+    made.queue("other")
+    made.nodes("n1", cpu=2)
+    made.job("runs", pods=2, cpu=1, min_available=0, on=["n1", "n1"], queue="other")
+    made.job("wants", pods=1, cpu=1)
+
+    (eviction,) = made.run().evictions
+
+    assert eviction.text == ("reclaim: room for job default/wants of queue default, which takes back its share from queue other")

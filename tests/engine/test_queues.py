@@ -97,7 +97,7 @@ def test_a_job_larger_than_its_queue_stays_out_and_says_why() -> None:
     (event,) = [one for one in decisions.events if one.type == "Normal"]
     assert event.message == "queue resource quota insufficient: insufficient cpu, insufficient memory"
     numbers = "its minimum takes cpu=8, 1 is left, its minimum takes memory=8Gi, 1Gi is left"
-    remedy = "It would not enter even if all else ended; it enters once the ceiling grows by cpu=7 memory=7Gi."
+    remedy = "It would not enter even if all else ended; it enters once the capability of queue c1 grows by cpu=7 memory=7Gi."
     assert world.why("big") == f"big waits to enter queue c1: {event.message} ({numbers}). {remedy}"
 
 

@@ -198,22 +198,25 @@ async def test_a_malformed_object_is_told_so(scene: Scene) -> None:
     ]
 
 
-@pytest.mark.parametrize(("phase", "told"), [("Inqueue", True), ("Running", False)])
+@pytest.mark.parametrize(
+    ("phase", "reason", "told"),
+    [("Inqueue", "Unschedulable", True), ("Running", "Unschedulable", False), ("Inqueue", "Waiting", True), ("Running", "Waiting", True)],
+)
 async def test_why_a_group_waits_is_told_once_it_goes_on_waiting(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, phase: str, told: bool
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, phase: str, reason: str, told: bool
 ) -> None:
     monkeypatch.setattr(carrying, "STANDS", 0.01)
     scene.world.job("job", cpu=1)
     scene.carrier.carry(Decisions(events=[
-        Event("PodGroup", "default/job", "u", "Warning", "Unschedulable", "0/0 tasks"),
-        Event("PodGroup", "default/job", "u", "Warning", "Unschedulable", "1/1 tasks"),
+        Event("PodGroup", "default/job", "u", "Warning", reason, "0/0 tasks"),
+        Event("PodGroup", "default/job", "u", "Warning", reason, "1/1 tasks"),
     ]))  # fmt: skip
     assert scene.events.told == []
     scene.world.state.jobs["default/job"].phase = phase
     async with asyncio.timeout(5):
         while scene.carrier.complaints:
             await asyncio.sleep(0.005)
-    assert scene.events.told == ([("PodGroup/job", "Warning", "Unschedulable", "1/1 tasks")] if told else [])
+    assert scene.events.told == ([("PodGroup/job", "Warning", reason, "1/1 tasks")] if told else [])
 
 
 async def test_a_complaint_stands_for_its_own_time_however_long_another_has_stood(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

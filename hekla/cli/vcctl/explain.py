@@ -43,14 +43,22 @@ async def explain(api: Api, invocation: Invocation) -> None:
         print(document(explanation(job, queue, group, pods), form), end="")
         return
     events = await _related_events(api, job, group, pods)
-    for line in (*_job_lines(job), *_queue_lines(job, queue), *_group_lines(group), *_pod_lines(pods, known=bool(_waiting(group)))):
+    for line in (
+        *_job_lines(job),
+        *_queue_lines(job, queue),
+        *_group_lines(group),
+        *_pod_lines(pods, known=bool(_waiting(group)) or _has_started(group)),
+    ):
         print(line)
-    known = RESTATED if _waiting(group) else frozenset()
+    known = RESTATED if _waiting(group) or _has_started(group) else frozenset()
     warnings = [event for event in events if event.get("type") == "Warning" and event.get("reason") not in known]
-    for event in warnings[-FEW:]:
-        about = event.get("involvedObject") or {}
-        message = (event.get("message") or "").strip()
-        print(f"  {about.get('kind', '')} {about.get('name', '')}: {event.get('reason', '')}: {message}")
+    for line in list(dict.fromkeys(map(_said, reversed(warnings))))[:FEW][::-1]:
+        print(line)
+
+
+def _said(event: Tree) -> str:
+    about, message = event.get("involvedObject") or {}, (event.get("message") or "").strip()
+    return f"  {about.get('kind', '')} {about.get('name', '')}: {event.get('reason', '')}: {message}"
 
 
 def explanation(job: Tree, queue: Tree | None, group: Tree | None, pods: list[Tree]) -> Tree:
@@ -75,6 +83,11 @@ def _waiting(group: Tree | None) -> Tree:
     conditions = ((group or {}).get("status") or {}).get("conditions") or []
     found: Tree = next((one for one in conditions if one.get("type") == WAITING), {})
     return found
+
+
+def _has_started(group: Tree | None) -> bool:
+    """Whether reasons to wait are of the past: conditions that once said so stay on the object, as upstream leaves them."""
+    return ((group or {}).get("status") or {}).get("phase") in ("Running", "Completed")
 
 
 async def events(api: Api, invocation: Invocation) -> None:
@@ -144,7 +157,8 @@ def _group_lines(group: Tree | None) -> Iterator[str]:
     if waiting:
         yield f"  {waiting.get('message')}"
     for condition in status.get("conditions") or []:
-        if condition.get("message") and condition is not waiting and not (waiting and condition.get("type") in RESTATED):
+        restated = condition.get("type") in RESTATED and (waiting or _has_started(group))
+        if condition.get("message") and condition is not waiting and not restated:
             yield f"  {condition.get('type')}: {condition.get('reason')}: {condition['message']}"
 
 

@@ -22,12 +22,13 @@ class ResourceQuota(Plugin):
 
     def open(self, session: Session) -> None:
         self.session = session
-        self.quotas: dict[str, list[tuple[Exact, Exact]]] = {}
+        self.quotas: dict[str, list[tuple[Exact, Exact, str]]] = {}
         for _, tree in sorted(session.state.others.get("ResourceQuota", {}).items()):
-            namespace = (tree.get("metadata") or {}).get("namespace", "")
+            metadata = tree.get("metadata") or {}
+            namespace = metadata.get("namespace", "")
             status = tree.get("status") or {}
             try:
-                limits = _exact(status.get("hard")), _exact(status.get("used"))
+                limits = _exact(status.get("hard")), _exact(status.get("used")), str(metadata.get("name", ""))
             except (AttributeError, TypeError, ValueError) as error:
                 session.decisions.problems.append(f"resourcequota: a ResourceQuota of {namespace} is left out: {error}")
                 continue
@@ -39,7 +40,7 @@ class ResourceQuota(Plugin):
             return PERMIT
         minimum = _exact(job.min_quantities)
         pending = self.pending.get(job.namespace, {})
-        for hard, used in self.quotas[job.namespace]:
+        for hard, used, quota in self.quotas[job.namespace]:
             zero = Quantity(0)
             over = [
                 name
@@ -51,7 +52,8 @@ class ResourceQuota(Plugin):
                 told = ", ".join(f"{word}: {_map(of, over)}" for of, word in parts)
                 self.session.refuse(job, f"resource quota insufficient, {told}")
                 job.shortages = tuple(
-                    _shortage(name, minimum[name], used.get(name, zero) + pending.get(name, zero), hard[name]) for name in sorted(over)
+                    _shortage(quota, name, minimum[name], used.get(name, zero) + pending.get(name, zero), hard[name])
+                    for name in sorted(over)
                 )
                 return REJECT
         return PERMIT
@@ -64,10 +66,10 @@ class ResourceQuota(Plugin):
             pending[name] = pending[name] + asked if name in pending else asked
 
 
-def _shortage(name: str, asked: Quantity, held: Quantity, most: Quantity) -> Shortage:
+def _shortage(quota: str, name: str, asked: Quantity, held: Quantity, most: Quantity) -> Shortage:
     left = most - held if held < most else Quantity(0)
     beyond = str(asked - most) if asked > most else ""
-    return Shortage(name, "", "quota", str(asked), str(held), str(most), str(left), str(held + asked - most), beyond)
+    return Shortage(name, "", f"quota {quota}", str(asked), str(held), str(most), str(left), str(held + asked - most), beyond)
 
 
 def _exact(quantities: Any) -> Exact:

@@ -148,7 +148,7 @@ def test_a_pod_that_no_end_of_others_can_let_in_says_so() -> None:
     world.run()
     assert world.why("pg-huge").startswith(
         "pg-huge: queue small may not take another cpu=3 now: it holds cpu=0 of capability 2. "
-        "It would not start even if all else ended; it starts once the ceiling grows by cpu=1."
+        "It would not start even if all else ended; it starts once the capability of queue small grows by cpu=1."
     )
 
 
