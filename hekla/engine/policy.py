@@ -7,6 +7,8 @@ Reference: scheduler-core 1.3 to 1.5.
 from __future__ import annotations
 
 import difflib
+import math
+import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -130,13 +132,32 @@ class _Reader:
         configurations: dict[str, Mapping[str, Any]] = {}
         for number, one in enumerate(_list(tree.get("configurations"), self, ("configurations",))):
             configurations.setdefault(str(one.get("name", "")), self._configuration(("configurations", number), one))
-        metrics = {
-            str(key): str(value).lower() if isinstance(value, bool) else str(value) for key, value in (tree.get("metrics") or {}).items()
-        }
+        stated = self._mapping(("metrics",), tree.get("metrics"))
+        metrics = {str(key): str(value).lower() if isinstance(value, bool) else str(value) for key, value in stated.items()}
+        seed = self._seed(self._mapping(("tieBreaking",), tree.get("tieBreaking")))
         if self.problems and self.strict:
             raise PolicyError(self.problems)
-        seed = (tree.get("tieBreaking") or {}).get("seed", 0)
-        return Policy(actions, tiers, configurations, metrics, int(seed))
+        return Policy(actions, tiers, configurations, metrics, seed)
+
+    def _seed(self, tree: Mapping[str, Any]) -> int:
+        self._only(("tieBreaking",), tree, ("seed",), "tieBreaking")
+        seed = tree.get("seed", 0)
+        if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+            self._problem(("tieBreaking", "seed"), f"seed = {seed!r}: a whole number from 0 up")
+            return 0
+        return seed
+
+    def _mapping(self, path: Path, value: Any) -> Mapping[str, Any]:
+        if value is None or isinstance(value, Mapping):
+            return value or {}
+        self._problem(path, f"{path[-1]} = {value!r:.80}: a mapping")
+        return {}
+
+    def _only(self, path: Path, tree: Mapping[str, Any], known: Iterable[str], what: str) -> None:
+        """Keys that mean nothing here."""
+        for key in tree:
+            if key not in known:
+                self._problem((*path, key), f'{what}: key "{key}" does not exist' + _neighbour(key, known))
 
     def _problem(self, path: Path, message: str) -> None:
         self.problems.append(Problem(path, message))
@@ -146,12 +167,16 @@ class _Reader:
             self._problem(("actions",), f"actions = {text!r}: names separated by commas, in one string")
             return ()
         names = [name.strip() for name in text.split(",")]
+        if names == [""]:
+            self._problem(("actions",), "actions: at least one has to be named" + _neighbour("", ACTIONS))
+            return ()
         for name in names:
             if name not in ACTIONS:
                 self._problem(("actions",), f'action "{name}" does not exist' + _neighbour(name, ACTIONS))
         return tuple(name for name in names if name in ACTIONS)
 
     def _tier(self, path: Path, tree: Mapping[str, Any]) -> tuple[Option, ...]:
+        self._only(path, tree, ("plugins",), "a tier")
         options = []
         for number, one in enumerate(_list(tree.get("plugins"), self, (*path, "plugins"))):
             option = self._option((*path, "plugins", number), one)
@@ -164,7 +189,7 @@ class _Reader:
 
     def _option(self, path: Path, tree: Mapping[str, Any]) -> Option | None:
         name = tree.get("name", "")
-        plugin = self.plugins.get(name)
+        plugin = self.plugins.get(name) if isinstance(name, str) else None
         if plugin is None:
             self._problem((*path, "name"), f'plugin "{name}" does not exist' + _neighbour(name, self.plugins))
             return None
@@ -178,7 +203,8 @@ class _Reader:
                 self._problem((*path, key), f"{name}: {key} = {value!r}: true or false")
             else:
                 flags[key] = value
-        return Option(name, flags, self._arguments((*path, "arguments"), plugin, tree.get("arguments") or {}), plugin)
+        stated = self._mapping((*path, "arguments"), tree.get("arguments"))
+        return Option(name, flags, self._arguments((*path, "arguments"), plugin, stated), plugin)
 
     def _arguments(self, path: Path, plugin: type[Plugin], tree: Mapping[str, Any]) -> Any:
         kind = plugin.Arguments
@@ -186,6 +212,9 @@ class _Reader:
         given: dict[str, Any] = {}
         rest: dict[str, Any] = {}
         for key, value in tree.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                self._problem((*path, key), f"{key} = {value}: a finite number")
+                continue
             if key in known:
                 try:
                     given[key] = msgspec.convert(_boolean(value, known[key].type), known[key].type)
@@ -227,7 +256,8 @@ class _Reader:
         if name not in ACTIONS:
             self._problem((*path, "name"), f'action "{name}" does not exist' + _neighbour(name, ACTIONS))
             return {}
-        arguments = dict(tree.get("arguments") or {})
+        self._only(path, tree, ("name", "arguments"), f"the configuration of {name}")
+        arguments = dict(self._mapping((*path, "arguments"), tree.get("arguments")))
         known = ACTIONS[name].arguments
         for key, value in list(arguments.items()):
             if key not in known:

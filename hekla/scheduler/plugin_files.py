@@ -68,7 +68,7 @@ def from_texts(sources: Mapping[str, str]) -> dict[str, type[Plugin]]:
     for file, text in sources.items():
         try:
             module = module_of(file, text)
-        except Exception as error:  # whatever a user's file raises while it is loaded
+        except (Exception, SystemExit) as error:  # whatever a user's file raises while it is loaded; a script's last line ends more
             problems.append(f"{file}:{line_of(error, file)}: {type(error).__name__}: {error}")
             continue
         found = [one for one in vars(module).values() if is_plugin(one) and one.__module__ == module.__name__]
@@ -99,7 +99,7 @@ def module_of(file: str, text: str) -> ModuleType:
     return module
 
 
-def line_of(error: Exception, file: str) -> int:
+def line_of(error: BaseException, file: str) -> int:
     if isinstance(error, SyntaxError) and error.filename == file:
         return error.lineno or 1
     lines = [frame.lineno or 1 for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
@@ -117,7 +117,7 @@ def from_packages() -> tuple[dict[str, type[Plugin]], dict[str, str]]:
             if not is_plugin(user):
                 raise CustomPluginError(f"{point.value} is no plugin: a class with a name and a hook such as predicate or score")
             made = guarded(user, module.__file__ or point.module)
-        except Exception as error:  # whatever a user's package raises while it is imported
+        except (Exception, SystemExit) as error:  # whatever a user's package raises while it is imported
             broken[point.name] = f"{point.value}: {type(error).__name__}: {error}"
             log.warning("plugin %s of an installed package cannot be loaded: %s", point.name, broken[point.name])
             continue

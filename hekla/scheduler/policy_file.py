@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +40,13 @@ def parse(text: str, name: str, plugins: Mapping[str, type[Plugin]] | None = Non
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise PolicyFileError(f"{name}:{line}: not YAML: {error.problem}") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date that is none, a number without end, a nest without bottom
         raise PolicyFileError(f"{name}: not YAML: {error}") from error
     if not isinstance(tree, dict):
         raise PolicyFileError(f"{name}:1: a policy is a mapping with actions and tiers")
+    twice = [f'{name}:{line}: key "{key}" stands twice' for line, key in repeated(root)]
+    if twice:
+        raise PolicyFileError("\n".join(twice))
     try:
         return Policy.parse(tree, plugins=plugins)
     except PolicyError as error:
@@ -56,7 +59,7 @@ def named_files(text: str, name: str) -> list[Path]:
     """The plugin files that a policy names under `pluginFiles`, relative to itself.  Raises PolicyFileError."""
     try:
         tree = yaml.load(text, Loader=yaml.CSafeLoader)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, RecursionError):
         return []  # `parse` says what is wrong
     listed = tree.get("pluginFiles") if isinstance(tree, dict) else None
     if listed is None:
@@ -66,6 +69,26 @@ def named_files(text: str, name: str) -> list[Path]:
     return [Path(name).parent / one for one in listed]
 
 
+def repeated(root: Any) -> Iterator[tuple[int, str]]:
+    """Keys that a mapping names a second time, with their lines: of two values only the last would count."""
+    seen, nodes = set(), [root]
+    while nodes:
+        node = nodes.pop()
+        if node is None or id(node) in seen:  # an alias may lead round in a circle
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            nodes.extend(reversed(node.value))
+        elif isinstance(node, yaml.MappingNode):
+            known = set()
+            for key, value in node.value:
+                if isinstance(key, yaml.ScalarNode) and key.value != "<<":
+                    if key.value in known:
+                        yield key.start_mark.line + 1, key.value
+                    known.add(key.value)
+                nodes.append(value)
+
+
 def line_of(root: Any, problem: Problem) -> int:
     """The line of the file that a problem is about: the deepest part of its path that is there."""
     node = root
@@ -73,7 +96,7 @@ def line_of(root: Any, problem: Problem) -> int:
     for step in problem.path:
         found = None
         if isinstance(node, yaml.MappingNode):
-            found = next(((key, value) for key, value in node.value if key.value == step), None)
+            found = next(((key, value) for key, value in node.value if key.value == str(step)), None)
         elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
             found = (node.value[step], node.value[step])
         if found is None:
@@ -136,8 +159,10 @@ class PolicyFile:
             found: Found = find([*self.files, *files_of(self.plugins_dir)])
             policy = parse(text, str(self.path), found.plugins, found.broken)
             policy = policy if self.adapt is None else self.adapt(policy)
-        except (OSError, UnicodeDecodeError, PolicyFileError, PluginFileError) as error:
-            message = str(error) if isinstance(error, PolicyFileError | PluginFileError) else f"{self.path}: {error}"
+        except Exception as error:  # whatever is in the file, the scheduler goes on with what it has
+            message = (
+                str(error) if isinstance(error, PolicyFileError | PluginFileError) else f"{self.path}: {type(error).__name__}: {error}"
+            )
             if first and not fall_back:
                 raise PolicyFileError(message) from error
             clock = time.strftime("%H:%M:%S", time.localtime(self.since))

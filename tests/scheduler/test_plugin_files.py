@@ -116,6 +116,7 @@ def test_a_directory_of_plugins(tmp_path):
 @pytest.mark.parametrize(("text", "said"), [
     ("def broken(:\n", "mine.py:1: SyntaxError"),
     ("x = 1\n", "mine.py:1: no plugin in here"),
+    ("import sys\n\nsys.exit(1)\n", "mine.py:3: SystemExit: 1"),
     (MINE.replace('"mine"', '"gang"'), 'the plugin name "gang" is taken'),
     (MINE.replace("predicate", "score").replace("Mine", "Mine(P)"), "mine.py:1: NameError"),
 ])  # fmt: skip
