@@ -96,7 +96,8 @@ class Merge:
         self.levels: list[Rows] = []
 
     def take(self, count: int) -> tuple[Rows, bool]:
-        self._deepen(np.arange(len(self.rows)), 1 + count // len(self.rows))
+        self._begin()
+        self._deepen(np.arange(len(self.rows)), count // len(self.rows))
         rank = self.session.rank(self.rows)
         if rank is None:
             rank = np.arange(len(self.rows))
@@ -105,17 +106,30 @@ class Merge:
             positions = np.concatenate(self.positions)
             levels = np.concatenate(self.levels)
             chosen = _top(values, rank[positions], levels, count)
-            taken = np.bincount(positions[chosen], minlength=len(self.rows))
+            values, positions, levels = values[chosen], positions[chosen], levels[chosen]
+            taken = np.bincount(positions, minlength=len(self.rows))
             short = np.flatnonzero((taken == self.depth) & self.open)
             if not len(short):
                 break
+            # What was not chosen cannot be any more: further levels only take the place of others.
+            self.values, self.positions, self.levels = [values], [positions], [levels]
             self._deepen(short, max(int(self.depth[short].max()), min(count, HARDLY_MORE // len(short))))
-        order = chosen[np.lexsort((levels[chosen], rank[positions[chosen]], -values[chosen]))]
-        sequence = positions[order]
+        sequence = positions[np.lexsort((levels, rank[positions], -values))]
         cut = self._first_change(sequence, taken)
         if cut is not None and cut + 1 < len(sequence):
             return self.rows[sequence[: cut + 1]], True
         return self.rows[sequence], False
+
+    def _begin(self) -> None:
+        """The first level: every candidate has passed and has room as it is, so only its score is asked."""
+        nodes = self.session.state.nodes
+        whole = len(self.rows) == len(nodes)  # They ascend, so these are all.
+        scores = self.scorer.at(NodeView(nodes, None if whole else self.rows), slice(None))
+        self.lowest = scores.copy()
+        self.depth += 1
+        self.values.append(scores)
+        self.positions.append(np.arange(len(self.rows)))
+        self.levels.append(np.zeros(len(self.rows), dtype=np.intp))
 
     def _deepen(self, which: Rows, by: int) -> None:
         """Compute `by` more levels for some candidates: in one step, or in a few where they are many."""
@@ -139,7 +153,7 @@ class Merge:
         for one in self.pipeline.row_filters:
             passed = one.mask(pods, view, task)
             if passed is not None:
-                alive &= passed | (depths == 0)  # A candidate has passed already as it is.
+                alive &= passed
         alive = np.logical_and.accumulate(alive.reshape(shape), axis=0).ravel()
         if not alive.all():
             self.open[which] = alive.reshape(shape)[-1]

@@ -543,7 +543,7 @@ class NodeView:
     node after a placement, and for a node after three more placements that nobody has made yet.
     """
 
-    __slots__ = ("_extra", "_imagines", "_pipelining", "_request", "rows", "table")
+    __slots__ = ("_extra", "_imagines", "_pipelining", "_request", "_taken", "rows", "table")
 
     def __init__(
         self,
@@ -559,6 +559,7 @@ class NodeView:
         self._extra = extra
         self._imagines = not isinstance(extra, int) or extra > 0
         self._pipelining = pipelining
+        self._taken: dict[tuple[str, int], Floats] = {}
 
     def __len__(self) -> int:
         return len(self.table) if self.rows is None else len(self.rows)
@@ -570,22 +571,31 @@ class NodeView:
 
     def take(self, column: NDArray[Any]) -> NDArray[Any]:
         """The rows of this view out of a column over all nodes."""
-        return column if self.rows is None else column[..., self.rows]
+        return column if self.rows is None else column.take(self.rows, axis=-1)
+
+    def _once(self, what: str, columns: Floats, column: int) -> Floats:
+        """One resource out of a part of the table, gathered once: filters and scores ask for the same few."""
+        if self.rows is None:
+            return columns[column]
+        known = self._taken.get((what, column))
+        if known is None:
+            known = self._taken[what, column] = columns[column].take(self.rows)
+        return known
 
     def allocatable(self, column: int) -> Floats:
         """`[rows]` of one resource."""
-        return self.take(self.table.allocatable[column])
+        return self._once("allocatable", self.table.allocatable, column)
 
     def used(self, column: int) -> Floats:
         """`[rows]` of one resource: held now, plus the imagined pods unless they are only promised."""
-        base = self.take(self.table.used[column])
+        base = self._once("used", self.table.used, column)
         if self._imagines and not self._pipelining:
             base = base + self._value(column) * self._extra
         return base
 
     def requested(self, column: int) -> Floats:
         """`[rows]` of one resource: held or promised, as Kubernetes' own scores count it."""
-        base = self.take(self.table.requested[column])
+        base = self._once("requested", self.table.requested, column)
         if self._imagines:
             base = base + self._value(column) * self._extra
         return base
@@ -607,9 +617,9 @@ class NodeView:
         table = self.table
         result: Bools | None = None
         for column, value in request:
-            free = self.take(table.allocatable[column]) - self.take(table.used[column])
+            free = self.allocatable(column) - self._once("used", table.used, column)
             if future:
-                free = free + self.take(table.releasing[column]) - self.take(table.pipelined[column])
+                free = free + self._once("releasing", table.releasing, column) - self._once("pipelined", table.pipelined, column)
             if self._imagines and (future or not self._pipelining):
                 free = free - self._value(column) * self._extra
             fits = value < free + EPSILON
