@@ -576,7 +576,8 @@ class NodeView:
     def _once(self, what: str, columns: Floats, column: int) -> Floats:
         """One resource out of a part of the table, gathered once: filters and scores ask for the same few."""
         if self.rows is None:
-            return columns[column]
+            whole: Floats = columns[column]
+            return whole
         known = self._taken.get((what, column))
         if known is None:
             known = self._taken[what, column] = columns[column].take(self.rows)
