@@ -39,8 +39,16 @@ def check(kind: str, tree: Mapping[str, Any]) -> None:
             msgspec.convert({**without_nulls(rest), "metadata": {}}, shape)
         except msgspec.ValidationError as error:
             raise ValueError(str(error)) from error
+    for amounts in _amounts(kind, tree):
+        for value in (amounts or {}).values():
+            Quantity.parse(value)
+
+
+def _amounts(kind: str, tree: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, ...]:
+    """Resource lists that a plugin reads name by name, also names that no pod asks for by."""
     if kind == "ResourceQuota":
         status = tree.get("status") or {}
-        for amounts in (status.get("hard"), status.get("used")):
-            for value in (amounts or {}).values():
-                Quantity.parse(value)
+        return status.get("hard"), status.get("used")
+    if kind == "PodGroup":
+        return ((tree.get("spec") or {}).get("minResources"),)
+    return ()

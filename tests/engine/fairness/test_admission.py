@@ -159,6 +159,18 @@ def test_a_quota_that_cannot_be_read_stops_nobody() -> None:
     assert kind == "ResourceQuota" and "'much' is not a quantity" in why, "the object says it"
 
 
+def test_nor_does_a_minimum_that_cannot_be_read_under_a_name_that_quotas_alone_know() -> None:
+    world = World(policy(plugins=["resourcequota"], actions="enqueue"))
+    quota(world, **{"requests.cpu": "1"})
+    group(world, "odd", phase="Pending", min_resources={"cpu": 1, "requests.cpu": "much"})
+    group(world, "g", phase="Pending", min_resources={"requests.cpu": 1})
+    decisions = world.run()
+    assert world.phase("g") == "Inqueue"
+    assert decisions.problems == []
+    (((kind, key), why),) = world.state.rejected.items()
+    assert (kind, key) == ("PodGroup", "default/odd") and "'much' is not a quantity" in why
+
+
 SLA_FIRST = [["sla"], ["gang", "overcommit", "proportion", "predicates"]]
 
 
