@@ -14,10 +14,12 @@ import inspect
 import math
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from hekla.engine.faults import without_addresses
 from hekla.engine.nodes import Bools, NodeTable, NodeView
 from hekla.engine.plugin import (
     ABSTAIN,
@@ -32,11 +34,15 @@ from hekla.engine.plugin import (
     Victims,
 )
 from hekla.engine.resources import MEMORY, PODS, Amounts, Floats
+from hekla.engine.tasks import Task
 
 if TYPE_CHECKING:
     from hekla.engine.podclass import PodClass
     from hekla.engine.session import Session
-    from hekla.engine.tasks import Task
+
+
+FAULTS = (Exception, SystemExit)
+"""What a user's code may raise; `sys.exit()` in a plugin ends its answer, not the scheduler."""
 
 
 class CustomPluginError(ValueError):
@@ -64,11 +70,11 @@ class Pod:
 
     @property
     def labels(self) -> Mapping[str, str]:
-        return self._task.labels.labels
+        return MappingProxyType(self._task.labels.labels)
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        return self._task.annotations
+        return MappingProxyType(self._task.annotations)
 
     @property
     def priority(self) -> int:
@@ -110,13 +116,13 @@ class Node:
     @property
     def labels(self) -> Mapping[str, str]:
         facts = self._table.facts[self._row]
-        return facts.labels if facts is not None else {}
+        return MappingProxyType(facts.labels) if facts is not None else {}
 
     @property
     def annotations(self) -> Mapping[str, str]:
         """Those with `volcano.sh/` in the key; the engine keeps no others."""
         facts = self._table.facts[self._row]
-        return facts.annotations if facts is not None else {}
+        return MappingProxyType(facts.annotations) if facts is not None else {}
 
     @property
     def taints(self) -> tuple[str, ...]:
@@ -198,19 +204,39 @@ class _Simple(Plugin):
 
     def scores(self) -> Iterator[Score]:
         if hasattr(self.simple, "score"):
-            yield Score(self.title, float(getattr(self.simple, "weight", 1.0)), Depends.CLUSTER, self._points, batch=False)
+            weight = getattr(self.simple, "weight", 1.0)
+            if not _number(weight) or not math.isfinite(weight):
+                raise TypeError(f"its weight is {weight!r:.80}, where a number is expected")
+            yield Score(self.title, float(weight), Depends.CLUSTER, self._points, batch=False)
 
     def _mask(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Bools | None:
         if task is None:
             return None
         self.asked = task
-        answers = self._ask(self.verdicts, nodes, task, self.simple.predicate)
-        return np.array([answer is None or answer is True for answer in answers], dtype=np.bool_)
+        answers = self._ask(self.verdicts, nodes, task, self._verdict)
+        return np.array([answer is True for answer in answers], dtype=np.bool_)
 
     def _points(self, pods: PodClass, nodes: NodeView, task: Task | None) -> Floats | None:
         if task is None:
             return None
-        return np.array(self._ask(self.points, nodes, task, self.simple.score), dtype=np.float64)
+        return np.array(self._ask(self.points, nodes, task, self._point), dtype=np.float64)
+
+    def _verdict(self, pod: Pod, node: Node) -> bool | str:
+        """What the user's predicate says, which may also be nothing for a yes.  Raises TypeError for anything else."""
+        answer = self.simple.predicate(pod, node)
+        if answer is None:
+            return True
+        if isinstance(answer, bool | np.bool_):
+            return bool(answer)
+        if isinstance(answer, str):
+            return answer
+        raise TypeError(f"it answered {answer!r:.80}, where True, False or a text is expected")
+
+    def _point(self, pod: Pod, node: Node) -> float:
+        points = self.simple.score(pod, node)
+        if not _number(points):
+            raise TypeError(f"it answered {points!r:.80}, where a number is expected")
+        return float(points)
 
     def _detail(self, pods: PodClass, row: int) -> str:
         """The user's own words for a node that was just refused."""
@@ -293,7 +319,19 @@ def _voting() -> _Hook:
 
 
 def _nobody() -> _Hook:
-    return _Hook(lambda value: isinstance(value, Victims), "a Victims", lambda *given: Victims())
+    return _Hook(lambda value: isinstance(value, Victims) and _tasks(value.tasks), "a Victims of tasks", lambda *given: Victims())
+
+
+def _tasks(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, Task) for one in value)
+
+
+def _scores(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_number, value.values()))
+
+
+def _domains(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(some, list) and all(isinstance(one, str) for one in some) for some in value)
 
 
 def _nothing() -> _Hook:
@@ -310,10 +348,10 @@ HOOKS: Mapping[str, _Hook] = {
     "tasks_until_ready": _Hook(_number, "a number", lambda *given: 1),
     "allocatable_count": _Hook(_number, "a number", lambda queue, task, limit: limit),
     "preemptable": _nobody(), "reclaimable": _nobody(), "evictable": _nobody(),
-    "victim_tasks": _Hook(lambda value: isinstance(value, list), "a list of tasks", lambda *given: []),
+    "victim_tasks": _Hook(_tasks, "a list of tasks", lambda *given: []),
     "prefilter": _Hook(lambda value: isinstance(value, str), "a text, empty where nothing is wrong", lambda *given: "a plugin failed"),
-    "hyper_node_gradient": _Hook(lambda value: isinstance(value, list), "lists of domains", lambda group, domain, purpose: [[domain]]),
-    "hyper_node_order": _Hook(lambda value: isinstance(value, dict), "domain -> score", lambda *given: {}),
+    "hyper_node_gradient": _Hook(_domains, "lists of domains", lambda group, domain, purpose: [[domain]]),
+    "hyper_node_order": _Hook(_scores, "domain -> score", lambda *given: {}),
     "job_enqueued": _nothing(), "allocated": _nothing(), "deallocated": _nothing(),
 }  # fmt: skip
 VECTOR_HOOKS = ("filters", "scores", "predicate", "score")
@@ -346,10 +384,10 @@ class Guarded(Plugin):
             simple: Any = self.user()
             simple.arguments = arguments
             return _Simple(simple, arguments, flags, self.name)
-        except Exception as error:  # a user's code may raise anything; so below
-            self._fault("__init__", error)
+        except FAULTS as error:  # a user's code may raise anything; so below
+            text = self._fault("__init__", error)
             # It was listed to have a say on nodes: without it no node is known to be right.
-            return _Unmade() if any(hasattr(self.user, hook) for hook in ("predicate", "filters")) else None
+            return _Unmade(text) if any(hasattr(self.user, hook) for hook in ("predicate", "filters")) else None
 
     def open(self, session: Session) -> None:
         self.session = session
@@ -366,7 +404,7 @@ class Guarded(Plugin):
         try:
             if isinstance(self.inner, Plugin):
                 call()
-        except Exception as error:  # as above
+        except FAULTS as error:  # as above
             self._fault(hook, error)
 
     def _guard(self, hook: str, rules: _Hook) -> Callable[..., Any]:
@@ -378,7 +416,7 @@ class Guarded(Plugin):
                 if not rules.valid(answer):
                     raise TypeError(f"it answered {answer!r:.80}, where {rules.wanted} is expected")
                 return answer
-            except Exception as error:  # as above
+            except FAULTS as error:  # as above
                 text = self._fault(hook, error)
                 return text if hook == "prefilter" else rules.harmless(*given)
 
@@ -400,9 +438,9 @@ class Guarded(Plugin):
                 made.extend(getattr(inner, hook)())
             if not all(isinstance(one, kind) for one in made):
                 raise TypeError(f"it answered {made!r:.80}, where {kind.__name__}s are expected")
-        except Exception as error:  # as above
-            self._fault(hook, error)
-            made = [] if hook == "scores" else list(_Unmade().filters())
+        except FAULTS as error:  # as above
+            text = self._fault(hook, error)
+            made = [] if hook == "scores" else list(_Unmade(text).filters())
         if hook == "filters" and callable(getattr(inner, "predicate", None)):
             made.append(Filter(
                 self.name, getattr(inner, "predicate_reason", f"node(s) refused by {self.name}"),
@@ -420,12 +458,14 @@ class Guarded(Plugin):
                 answer = one.mask(pods, nodes, task)
                 if answer is None:
                     return None
+                if not len(nodes):  # only asked whether it has a say
+                    return np.zeros(0, dtype=np.bool_)
                 passed = np.asarray(answer)
                 if passed.shape != (len(nodes),) or passed.dtype != np.bool_:
                     raise TypeError(f"it answered {passed.dtype} of shape {passed.shape}, where bool of ({len(nodes)},) is expected")
                 self.failed.pop(one.name, None)
                 return passed
-            except Exception as error:  # as above
+            except FAULTS as error:  # as above
                 self.failed[one.name] = self._fault("predicate", error)
                 return np.zeros(len(nodes), dtype=np.bool_)
 
@@ -435,7 +475,7 @@ class Guarded(Plugin):
                 return failed
             try:
                 return one.reason if one.detail is None else one.detail(pods, row)
-            except Exception as error:  # as above
+            except FAULTS as error:  # as above
                 return self._fault("detail", error)
 
         return dataclasses.replace(one, mask=mask, detail=detail, plugin=self.name)
@@ -446,13 +486,15 @@ class Guarded(Plugin):
                 answer = one.raw(pods, nodes, task)
                 if answer is None:
                     return None
+                if not len(nodes):  # as above
+                    return np.zeros(0)
                 points = np.asarray(answer, dtype=np.float64)
                 if points.shape != (len(nodes),):
                     raise TypeError(f"it answered {points.shape} scores, where ({len(nodes)},) is expected")
                 if not np.isfinite(points).all():
                     raise ValueError("a score is not finite")
                 return points
-            except Exception as error:  # as above
+            except FAULTS as error:  # as above
                 self._fault("score", error)
                 return np.zeros(len(nodes))
 
@@ -460,14 +502,14 @@ class Guarded(Plugin):
 
     # ------------------------------------------------------------------------------------------------- whose fault
 
-    def _fault(self, hook: str, error: Exception) -> str:
+    def _fault(self, hook: str, error: BaseException) -> str:
         """What went wrong, where in the user's file; said once a cycle."""
         line = 0
         for frame in traceback.extract_tb(error.__traceback__):
             if frame.filename == self.source:
                 line = frame.lineno or 0
         where = f"{self.source}:{line}" if line else self.source
-        text = f"plugin {self.name} failed in {hook}: {type(error).__name__}: {error} ({where})"
+        text = f"plugin {self.name} failed in {hook}: {type(error).__name__}: {without_addresses(str(error))} ({where})"
         self._tell(text)
         return text
 
@@ -484,14 +526,15 @@ class _Unmade(Plugin):
 
     name = ""
 
-    def __init__(self) -> None:
+    def __init__(self, fault: str) -> None:
         super().__init__(None, {})
+        self.fault = fault
 
     def filters(self) -> Iterable[Filter]:
         def refuse(pods: PodClass, nodes: NodeView, task: Task | None) -> Bools:
             return np.zeros(len(nodes), dtype=np.bool_)
 
-        yield Filter("unmade", "a plugin could not be made", Code.UNRESOLVABLE, Depends.CLUSTER, refuse)
+        yield Filter("unmade", self.fault, Code.UNRESOLVABLE, Depends.CLUSTER, refuse)
 
 
 def is_plugin(found: Any) -> bool:

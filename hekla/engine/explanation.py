@@ -183,7 +183,7 @@ def _explain_promised(made: _Maker) -> Explanation:
 
 def _explain_quota(session: Session, job: Job, queue: Queue, task: Task, made: _Maker) -> Explanation:
     asked = describe(task.request.amounts)
-    more = job.is_ready()
+    more = _runs(job)
     starts = "The next starts" if more else "It starts"
     who = f"{job.title} runs, more of its pods wait" if more else job.title
     if queue.state != OPEN:
@@ -210,21 +210,26 @@ def _first_errors(job: Job) -> tuple[FitErrors | None, Task | None]:
 
 
 def _explain_nodes(session: Session, job: Job, task: Task, errors: FitErrors, made: _Maker) -> Explanation:
-    asked = describe(task.request.amounts)
+    asked = "" if task.best_effort else f" of {describe(task.request.amounts)}"
     fit, later = placed(session, job)
     waiting = sum(1 for one in job.pending() if one.pods is task.pods and (one.last is None or one.last[0] is Status.PENDING))
-    more = job.is_ready()
+    more = _runs(job)
     missing = waiting if more else max(min(made.needs - fit, waiting), 1)
     if more:
-        lead = f"{job.title} runs; {waiting} more {_pods(waiting)} of {asked} {'waits' if waiting == 1 else 'wait'}."
+        lead = f"{job.title} runs; {waiting} more {_pods(waiting)}{asked} {'waits' if waiting == 1 else 'wait'}."
     elif all(one.pods.request is task.pods.request or one.pods.request.amounts == task.request.amounts for one in job.pending()):
-        lead = f"{job.title} needs {made.needs} {_pods(made.needs)} of {asked}; {_fits(fit, later)}."
+        lead = f"{job.title} needs {made.needs} {_pods(made.needs)}{asked}; {_fits(fit, later)}."
     else:
         kind = f"those of role {task.role}" if task.role else "some"
-        lead = f"{job.title} needs {made.needs} {_pods(made.needs)}, {kind} of {asked}; {_fits(fit, later)}."
+        lead = f"{job.title} needs {made.needs} {_pods(made.needs)}, {kind}{asked}; {_fits(fit, later)}."
     found = verdict(session, job, task, errors, missing, more)
     text = " ".join(part for part in (lead, found.text, found.remedy) if part)
     return made("nodes", text, found.remedy, errors.nodes, found.reasons)
+
+
+def _runs(job: Job) -> bool:
+    """Whether its minimum has its place, so that what waits is beyond that."""
+    return job.counts.ready >= max(job.min_available, 1)
 
 
 def _fits(fit: int, later: int) -> str:

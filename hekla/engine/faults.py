@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
 from collections.abc import Iterable
 
 from hekla.engine.plugin import Plugin
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+
+
+def without_addresses(text: str) -> str:
+    """Python's default texts of objects without where they lie, which is elsewhere when a recording is replayed."""
+    return _ADDRESS.sub("", text)
 
 
 def fault(error: Exception, plugins: Iterable[Plugin]) -> str:
@@ -18,4 +26,4 @@ def fault(error: Exception, plugins: Iterable[Plugin]) -> str:
         if name is not None:
             culprit = f"plugin {name}"
     last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} (fault of {culprit}, {last.name} line {last.lineno})"
+    return f"{type(error).__name__}: {without_addresses(str(error))} (fault of {culprit}, {last.name} line {last.lineno})"

@@ -206,8 +206,8 @@ def _taints(session: Session, task: Task, reason: Reason) -> list[tuple[str, int
 
 
 def _remedy(session: Session, task: Task, errors: FitErrors, reasons: list[Reason], missing: int, starts: str) -> str:
-    asked = describe(task.request.amounts)
-    have = f"{missing} more {'node has' if missing == 1 else 'nodes have'} {asked} free"
+    asked = "" if task.best_effort else f" with {describe(task.request.amounts)} free"
+    have = f"{missing} more {'node has' if missing == 1 else 'nodes have'} {describe(task.request.amounts)} free"
     if any(one.filter.startswith(ROOM) for one in reasons):
         return f"{starts} when {have}{_too_large(session, task)}."
     if any(one.text.startswith("Insufficient") for one in errors.reasons) and not reasons:
@@ -217,7 +217,7 @@ def _remedy(session: Session, task: Task, errors: FitErrors, reasons: list[Reaso
     helps = [one for one in (_help(task, reason, missing == 1) for reason in reasons) if one]
     if not helps:
         return ""
-    which = f"{missing} more {'node' if missing == 1 else 'nodes'} with {asked} free" if asked != "nothing" else f"{missing} more nodes"
+    which = f"{missing} more {'node' if missing == 1 else 'nodes'}{asked}"
     return f"{starts} once {which} " + " or ".join(dict.fromkeys(helps)) + "."
 
 

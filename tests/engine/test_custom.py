@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from typing import Any
 
 import numpy as np
@@ -169,3 +170,120 @@ def test_a_hook_that_is_misspelt_is_refused():
 
     with pytest.raises(CustomPluginError, match='did you mean "predicate"'):
         guarded(Misspelt, HERE)
+
+
+class Answers(SimplePlugin):
+    """Gives a prepared answer."""
+
+    name = "answers"
+    verdict: Any = True
+    points: Any = 1.0
+
+    def predicate(self, pod: Pod, node: Node) -> bool | str:
+        return self.verdict() if callable(self.verdict) else self.verdict
+
+    def score(self, pod: Pod, node: Node) -> float:
+        return self.points
+
+
+def answering(**answers: Any) -> World:
+    made = world(type("Answers", (Answers,), answers))
+    made.job("job", cpu=1)
+    made.run()
+    return made
+
+
+@pytest.mark.parametrize("verdict", [0, 1, [], 2.5, b"no"])
+def test_a_verdict_that_is_none_is_told_as_a_fault(verdict: Any):
+    made = answering(verdict=verdict)
+
+    assert not made.decisions.binds
+    (problem,) = made.decisions.problems
+    assert problem.startswith(f"plugin answers failed in predicate: TypeError: it answered {verdict!r}, where True, False or a text is")
+    assert problem in made.why("job")
+
+
+@pytest.mark.parametrize(("verdict", "passes"), [(np.True_, True), (np.False_, False), (None, True), ("", False)])
+def test_verdicts_of_numpy_and_no_answer_count_as_what_they_mean(verdict: Any, passes: bool):
+    made = answering(verdict=verdict)
+
+    assert bool(made.decisions.binds) is passes
+    assert not made.decisions.problems
+
+
+@pytest.mark.parametrize(("answers", "said"), [
+    ({"points": None}, "score: TypeError: it answered None, where a number is expected"),
+    ({"points": "7"}, "score: TypeError: it answered '7', where a number is expected"),
+    ({"weight": float("nan")}, "scores: TypeError: its weight is nan, where a number is expected"),
+])  # fmt: skip
+def test_a_score_that_is_none_counts_nothing_and_is_told(answers: dict[str, Any], said: str):
+    made = answering(**answers)
+
+    assert made.decisions.binds
+    assert made.decisions.problems[0].startswith(f"plugin answers failed in {said}")
+
+
+def test_a_plugin_that_wants_to_end_the_program_ends_its_answer():
+    made = answering(verdict=staticmethod(lambda: sys.exit(3)))
+
+    assert "plugin answers failed in predicate: SystemExit: 3" in made.why("job")
+
+
+def test_what_a_fault_says_is_the_same_in_every_process():
+    made = answering(verdict=staticmethod(lambda: object()))
+
+    assert "it answered <object object>, where" in made.decisions.problems[0]
+
+
+@pytest.mark.parametrize("owner", ["pod", "node"])
+@pytest.mark.parametrize("kept", ["labels", "annotations"])
+def test_what_a_plugin_is_shown_it_cannot_change(owner: str, kept: str):
+    class Writes(SimplePlugin):
+        name = "writes"
+
+        def predicate(self, pod: Pod, node: Node) -> bool | str:
+            getattr({"pod": pod, "node": node}[owner], kept)["a"] = "b"
+            return True
+
+    made = world(Writes)
+    made.job("job", cpu=1)
+    made.run()
+
+    assert "does not support item assignment" in made.why("job")
+
+
+def test_victims_that_are_no_pods_are_the_fault_of_who_named_them():
+    class Names(Plugin):
+        name = "names"
+
+        def victim_tasks(self, candidates: Any) -> Any:
+            return [1]
+
+    made = world(Names)
+    made.nodes("n1", cpu=4)
+    made.job("runs", cpu=1, on=["n1"])
+
+    assert made.run("shuffle").problems == [
+        f"plugin names failed in victim_tasks: TypeError: it answered [1], where a list of tasks is expected ({HERE})"
+    ]
+
+
+def test_an_answer_of_a_fixed_length_is_only_judged_where_there_are_nodes():
+    class Both(Plugin):
+        name = "both"
+
+        def score(self, pods: Any, nodes: Any) -> Any:
+            return [1.0, 2.0]
+
+    made = world(Both)
+    made.job("job", pods=1, cpu=1)
+
+    assert not made.run().problems
+
+
+def test_pods_that_ask_for_nothing_are_not_called_running():
+    made = answering(verdict=False)
+    made.job("light", pods=1)
+    made.run("allocate, backfill")
+
+    assert made.why("light").startswith("light needs 1 pod; 0 fit. 2 nodes: 2 are out: node(s) refused by answers.")
