@@ -1,15 +1,16 @@
 """`hekla replay DIR`: runs a recording again and shows the first difference.
 
 Without --policy the decisions must be the recorded ones, byte for byte; that they are not is a fault worth reporting.  With --policy
-the same cluster meets another policy, and the first difference is where it would have decided otherwise; from there on the recorded
-events no longer follow from the decisions, so the replay ends.
+the same cluster meets another policy, and the first difference is where it would have done otherwise: bound, evicted, promised or let
+in others.  Its words differ sooner, because they name its plugins; they change nothing.  From the difference on the recorded events no
+longer follow from the decisions, so the replay ends.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -61,7 +62,10 @@ def replay(directory: Path, policy: Policy | None = None) -> Outcome:
         if word == "header":
             if given[0] != FORMAT:
                 raise TapeError(f"{directory}: format {given[0]}; this program reads {FORMAT}")
-            state = State(**given[2])
+            try:
+                state = State(**given[2])
+            except TypeError as error:
+                raise TapeError(f"{directory}: written by version {given[1]}, which this program cannot replay: {error}") from error
             extender = ReplayedExtender()
             state.ask_extender = extender
         elif word == "policy":
@@ -69,13 +73,17 @@ def replay(directory: Path, policy: Policy | None = None) -> Outcome:
         elif word == "cycle":
             cycles += 1
             now, recorded = given
+            outside = {key for key, job in state.jobs.items() if job.is_pending} if policy is not None else set()
             decisions = cycle(state, in_force, now)
             extender.answers.clear()
             binds += len(decisions.binds)
             replayed = encoded(decisions)
             if replayed != recorded:
-                where, before, after = next(differences(msgspec.msgpack.decode(recorded), msgspec.msgpack.decode(replayed)))
-                return Outcome(cycles, binds, Difference(cycles, now, where, before, after))
+                trees = msgspec.msgpack.decode(recorded), msgspec.msgpack.decode(replayed)
+                found = next(differences(*(trees if policy is None else (deeds(one, outside) for one in trees))), None)
+                if found is not None:
+                    where, before, after = found
+                    return Outcome(cycles, binds, Difference(cycles, now, where, before, after))
         elif word == EXTENDER:
             extender.answers.append((given[0], given[1], given[2]))
         elif word in FED:
@@ -86,6 +94,14 @@ def replay(directory: Path, policy: Policy | None = None) -> Outcome:
         else:
             raise TapeError(f'{directory}: a frame "{word}" of which this program knows nothing')
     return Outcome(cycles, binds, None)
+
+
+def deeds(decisions: dict[str, Any], outside: Collection[str]) -> dict[str, Any]:
+    """What decisions do to the cluster, without what they say about it.  `outside`: jobs that had not been let in before."""
+    done = {kind: decisions[kind] for kind in ("binds", "evictions", "pipelined", "gates", "freed")}
+    done["evictions"] = [{key: value for key, value in one.items() if key != "purpose"} for one in done["evictions"]]
+    entered = [one["key"] for one in decisions["pod_groups"] if one["phase"] in ("Inqueue", "Running") and one["key"] in outside]
+    return {**done, "let_in": sorted(entered)}
 
 
 def recorded_policy(name: str, text: str, sources: dict[str, str]) -> Policy:
@@ -131,11 +147,14 @@ def main(argv: list[str]) -> int:
             found = find(named_files(text, name))
             other = parse(text, name, found.plugins, found.broken)
         outcome = replay(arguments.directory, other)
+        if not outcome.cycles:
+            raise TapeError(f"{arguments.directory}: no whole cycle is recorded")
     except (OSError, TapeError, PolicyFileError, PluginFileError) as error:
         print(f"hekla replay: {error}", file=sys.stderr)
         return 2
     if outcome.difference is not None:
         print(outcome.difference)
         return 1
-    print(f"{outcome.cycles} cycles with {outcome.binds} binds: every decision is the recorded one.")
+    same = "every decision is the recorded one" if other is None else "this policy would have done the same"
+    print(f"{outcome.cycles} cycles with {outcome.binds} binds: {same}.")
     return 0

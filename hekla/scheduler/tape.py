@@ -215,18 +215,22 @@ def read(directory: Path) -> Iterator[tuple[Any, ...]]:
 
 def _read(path: Path) -> Iterator[tuple[Any, ...]]:
     stream = zlib.decompressobj()
-    rest = b""
+    rest, frames = b"", 0
     with path.open("rb") as file:
         while piece := file.read(1 << 20):
             try:
                 rest += stream.decompress(piece)
             except zlib.error as error:
-                raise TapeError(f"{path}: not a recording: {error}") from error
+                raise TapeError(f"{path}: {f'damaged after frame {frames}' if frames else 'not a recording'}: {error}") from error
             at = 0
             while at + 4 <= len(rest):
                 end = at + 4 + int.from_bytes(rest[at : at + 4], "big")
                 if end > len(rest):
                     break
-                yield tuple(msgspec.msgpack.decode(rest[at + 4 : end]))
-                at = end
+                try:
+                    frame = tuple(msgspec.msgpack.decode(rest[at + 4 : end]))
+                except (msgspec.DecodeError, TypeError) as error:
+                    raise TapeError(f"{path}: damaged after frame {frames}: {error}") from error
+                yield frame
+                at, frames = end, frames + 1
             rest = rest[at:]

@@ -9,16 +9,18 @@ import subprocess
 import sys
 import time
 import urllib.request
+import zlib
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from hekla.api import crds
 from hekla.engine.cycle import cycle
 from hekla.scheduler.policy_file import PolicyFile
-from hekla.scheduler.replay import main, replay
-from hekla.scheduler.tape import RecordedExtender, RecordedState, Tape, read
+from hekla.scheduler.replay import deeds, main, replay
+from hekla.scheduler.tape import FORMAT, RecordedExtender, RecordedState, Tape, read
 from tests.apiserver_process import ApiServerProcess, apiserver
 
 __all__ = ["apiserver"]
@@ -287,3 +289,58 @@ def test_a_live_scheduler_is_recorded_and_replayed(apiserver, tmp_path, how):
         assert f"volcano_{name}" in shown, name
     assert 'volcano_action_scheduling_latency_milliseconds_count{action="allocate"}' in shown
     assert 'volcano_plugin_scheduling_latency_milliseconds_count{OnSession="OnSessionOpen",plugin="gang"}' in shown
+
+
+def test_another_policy_is_compared_by_what_it_does_not_by_its_words(tmp_path, capsys):
+    """A plugin more, of which the explanations speak, and nothing that goes elsewhere."""
+    recorded(tmp_path / "tape", policy_file(tmp_path / "policy.yaml"))
+    other = tmp_path / "other.yaml"
+    other.write_text(POLICY.format(score="binpack").replace('actions: "', 'actions: "shuffle, '))
+    (tmp_path / "policy.yaml").unlink()
+
+    assert main([str(tmp_path / "tape"), "--policy", str(other)]) == 0
+
+    assert "this policy would have done the same." in capsys.readouterr().out
+
+
+def test_words_that_differ_are_no_deeds():
+    words = {"binds": [], "pipelined": [], "gates": [], "freed": []}
+    group = {"key": "default/a", "phase": "Pending", "conditions": [{"message": "priority spares"}]}
+    other = {**group, "conditions": [{"message": "priority and drf spare"}]}
+    evicted = {"pod": "p", "reason": "preempt", "purpose": "room for a"}
+
+    here: dict[str, Any] = {**words, "evictions": [], "pod_groups": [group]}
+    told = {**words, "evictions": [evicted], "pod_groups": [group]}
+    otherwise = {**words, "evictions": [{**evicted, "purpose": "room for b"}], "pod_groups": [other]}
+    let_in = {**here, "pod_groups": [{**group, "phase": "Inqueue"}]}
+
+    assert deeds(told, {"default/a"}) == deeds(otherwise, {"default/a"})
+    assert deeds(here, {"default/a"}) != deeds(let_in, {"default/a"})
+    assert deeds(here, set()) == deeds(let_in, set()), "it was in already: only words are new"
+
+
+def test_a_recording_without_a_whole_cycle_is_said_to_be_none(tmp_path, capsys):
+    recorded(tmp_path / "tape", policy_file(tmp_path / "policy.yaml"))
+    (path,) = (tmp_path / "tape").glob("*.tape")
+    path.write_bytes(path.read_bytes()[:30])
+
+    assert main([str(tmp_path / "tape")]) == 2
+    assert "no whole cycle is recorded" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("frame", [b"\xc1", b"\x07"])
+def test_a_damaged_recording_says_how_far_it_could_be_read(tmp_path, capsys, frame):
+    body = msgspec.msgpack.encode(("header", FORMAT, "1", {}))
+    pieces = b"".join(len(one).to_bytes(4, "big") + one for one in (body, frame))
+    (tmp_path / "000001.tape").write_bytes(zlib.compress(pieces))
+
+    assert main([str(tmp_path)]) == 2
+    assert "damaged after frame 1" in capsys.readouterr().err
+
+
+def test_a_recording_of_a_version_that_knew_more_is_refused_in_words(tmp_path, capsys):
+    body = msgspec.msgpack.encode(("header", FORMAT, "9.9", {"unheard_of": 1}))
+    (tmp_path / "000001.tape").write_bytes(zlib.compress(len(body).to_bytes(4, "big") + body))
+
+    assert main([str(tmp_path)]) == 2
+    assert "written by version 9.9" in capsys.readouterr().err
