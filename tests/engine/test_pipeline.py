@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hekla.engine import merge
 from hekla.engine.cycle import hooks_of, open_session
 from hekla.engine.pipeline import Pipeline
 from hekla.engine.tasks import Status
@@ -43,13 +44,21 @@ def build(nodes: list, plugins: list, pods: int, request: tuple[float, int], see
     return world
 
 
-def bound(world: World, *, merged: bool, stepped: bool) -> dict[str, str]:
-    """What is bound when classes may be merged or stepped through; the plain way asks every filter and score before each pod."""
+STEPS = st.sampled_from([(1, 1), (3, 2), (merge.AT_ONCE, merge.HARDLY_MORE)])
+
+
+def bound(world: World, *, merged: bool, stepped: bool, steps: tuple[int, int] = (merge.AT_ONCE, merge.HARDLY_MORE)) -> dict[str, str]:
+    """What is bound when classes may be merged or stepped through; the plain way asks every filter and score before each pod.
+
+    `steps`: how many levels a merge computes together, at most and at least.
+    """
 
     def reluctant(self: Pipeline, *_: object) -> bool:
         return True
 
     with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(merge, "AT_ONCE", steps[0])
+        patched.setattr(merge, "HARDLY_MORE", steps[1])
         if not merged:
             patched.setattr(Pipeline, "_wide", reluctant)
         if not stepped:
@@ -61,10 +70,10 @@ REQUESTS = st.tuples(st.sampled_from([0.25, 0.5, 1, 2]), st.integers(1, 3))
 
 
 @settings(max_examples=300, deadline=None)
-@given(nodes=NODES, plugins=SCORES, pods=st.integers(1, 20), request=REQUESTS, seed=st.integers(0, 2))
-def test_many_at_once_equals_one_at_a_time(nodes: list, plugins: list, pods: int, request: tuple, seed: int) -> None:
+@given(nodes=NODES, plugins=SCORES, pods=st.integers(1, 20), request=REQUESTS, seed=st.integers(0, 2), steps=STEPS)
+def test_many_at_once_equals_one_at_a_time(nodes: list, plugins: list, pods: int, request: tuple, seed: int, steps: tuple) -> None:
     plain = bound(build(nodes, plugins, pods, request, seed), merged=False, stepped=False)
-    assert bound(build(nodes, plugins, pods, request, seed), merged=True, stepped=True) == plain
+    assert bound(build(nodes, plugins, pods, request, seed), merged=True, stepped=True, steps=steps) == plain
     assert bound(build(nodes, plugins, pods, request, seed), merged=False, stepped=True) == plain
 
 
