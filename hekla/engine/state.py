@@ -375,7 +375,7 @@ class State:
             self._touch_queue(name)
             # At once: a queue of the same name that comes before the next cycle begins with sums of nothing.
             for job in self.dirty.values():
-                if job.queue == name:
+                if job.queue == name or (job.contribution is not None and job.contribution.queue == name):
                     self._look_again(job)
             self.sums.count()
 

@@ -227,3 +227,18 @@ def test_a_class_that_is_the_default_no_longer_gives_nobody_its_priority() -> No
     world.priority_class("usual", 50)
     world.run()
     assert world.state.jobs["default/one"].priority == 0
+
+
+def test_a_queue_that_was_left_and_came_again_in_between_counts_from_nothing() -> None:
+    world = World(policy())
+    world.queue("old")
+    world.job("one", cpu=1, queue="old")
+    world.run()
+    group = world.groups["default/one"]
+    group["spec"]["queue"] = "default"
+    world.state.upsert_pod_group(group)
+    world.state.remove_queue("old")
+    world.queue("old")
+    world.run()
+    assert (world.state.queues["old"].jobs, world.state.queues["default"].jobs) == (0, 1)
+    assert world.state.queues["old"].request["cpu"] == 0
