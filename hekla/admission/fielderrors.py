@@ -15,7 +15,7 @@ def quoted(value: Any) -> str:
         return str(value)
     if value is None:
         return "null"
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def invalid(path: str, value: Any, detail: str) -> str:

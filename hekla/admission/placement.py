@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hekla.admission.fielderrors import forbidden, invalid, required, unsupported
+from hekla.admission.fielderrors import duplicate, forbidden, invalid, required, unsupported
 from hekla.admission.review import Tree
-from hekla.admission.syntax import label_value, qualified_name
+from hekla.admission.syntax import dns_label, dns_subdomain, label_value, qualified_name
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+TOLERATION_OPERATORS = ("Equal", "Exists", "Lt", "Gt")
 LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 NODE_OPERATORS = (*LABEL_OPERATORS, "Gt", "Lt")
 UNSATISFIABLE = ("DoNotSchedule", "ScheduleAnyway")
+NODE_POLICIES = ("Honor", "Ignore")
 REQUIRED, PREFERRED = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -24,18 +26,14 @@ def labels(values: Tree, path: str) -> Iterator[str]:
         yield from (invalid(path, value, reason) for reason in label_value(value))
 
 
-def problems(spec: Tree, path: str) -> Iterator[str]:
-    yield from labels(spec.get("nodeSelector") or {}, f"{path}.nodeSelector")
-    yield from _tolerations(spec.get("tolerations") or [], f"{path}.tolerations")
-    affinity = spec.get("affinity") or {}
-    yield from _node_affinity(affinity.get("nodeAffinity") or {}, f"{path}.affinity.nodeAffinity")
+def affinity_problems(affinity: Tree, path: str) -> Iterator[str]:
+    yield from _node_affinity(affinity.get("nodeAffinity") or {}, f"{path}.nodeAffinity")
     for field in ("podAffinity", "podAntiAffinity"):
-        yield from _pod_affinity(affinity.get(field) or {}, f"{path}.affinity.{field}")
-    yield from _spread(spec.get("topologySpreadConstraints") or [], f"{path}.topologySpreadConstraints")
+        yield from _pod_affinity(affinity.get(field) or {}, f"{path}.{field}")
 
 
-def _tolerations(tolerations: list[Tree], path: str) -> Iterator[str]:
-    for index, toleration in enumerate(tolerations):
+def tolerations(given: list[Tree], path: str) -> Iterator[str]:
+    for index, toleration in enumerate(given):
         where, key, operator = f"{path}[{index}]", toleration.get("key") or "", toleration.get("operator") or ""
         value, effect = toleration.get("value") or "", toleration.get("effect") or ""
         if key:
@@ -55,8 +53,9 @@ def _tolerations(tolerations: list[Tree], path: str) -> Iterator[str]:
         elif operator == "Exists":
             if value:
                 yield invalid(f"{where}.operator", value, "value must be empty when `operator` is 'Exists'")
-        elif operator not in ("Lt", "Gt"):
-            yield unsupported(f"{where}.operator", operator, ("Equal", "Exists"))
+        else:  # two that only a feature takes that is off; they are named with the others all the same
+            named = TOLERATION_OPERATORS if operator in TOLERATION_OPERATORS else TOLERATION_OPERATORS[:2]
+            yield unsupported(f"{where}.operator", operator, named)
         if effect and effect not in EFFECTS:
             yield unsupported(f"{where}.effect", effect, EFFECTS)
 
@@ -82,9 +81,27 @@ def _weight(term: Tree, where: str) -> Iterator[str]:
 
 
 def _node_term(term: Tree, path: str) -> Iterator[str]:
-    for field in ("matchExpressions", "matchFields"):
-        for index, requirement in enumerate(term.get(field) or []):
-            yield from _requirement(requirement, f"{path}.{field}[{index}]", NODE_OPERATORS)
+    for index, requirement in enumerate(term.get("matchExpressions") or []):
+        where = f"{path}.matchExpressions[{index}]"
+        yield from _requirement(requirement, where, NODE_OPERATORS)
+        for place, value in enumerate(requirement.get("values") or []):
+            yield from (invalid(f"{where}.values[{place}]", value, reason) for reason in label_value(value))
+    for index, requirement in enumerate(term.get("matchFields") or []):
+        yield from _field_requirement(requirement, f"{path}.matchFields[{index}]")
+
+
+def _field_requirement(requirement: Tree, where: str) -> Iterator[str]:
+    """A node is known by one field: its name."""
+    key, operator, values = requirement.get("key") or "", requirement.get("operator") or "", requirement.get("values") or []
+    if operator not in ("In", "NotIn"):
+        yield invalid(f"{where}.operator", operator, "not a valid selector operator")
+    elif len(values) != 1:
+        yield required(f"{where}.values", "must be only one value when `operator` is 'In' or 'NotIn' for node field selector")
+    if key != "metadata.name":
+        yield invalid(f"{where}.key", key, "not a valid field selector key")
+        return
+    for place, value in enumerate(values):
+        yield from (invalid(f"{where}.values[{place}]", value, reason) for reason in dns_subdomain(value))
 
 
 def _requirement(requirement: Tree, where: str, operators: tuple[str, ...]) -> Iterator[str]:
@@ -108,7 +125,10 @@ def _selector(selector: Tree | None, path: str) -> Iterator[str]:
         return
     yield from labels(selector.get("matchLabels") or {}, f"{path}.matchLabels")
     for index, requirement in enumerate(selector.get("matchExpressions") or []):
-        yield from _requirement(requirement, f"{path}.matchExpressions[{index}]", LABEL_OPERATORS)
+        where = f"{path}.matchExpressions[{index}]"
+        yield from _requirement(requirement, where, LABEL_OPERATORS)
+        for place, value in enumerate(requirement.get("values") or []):
+            yield from (invalid(f"{where}.values[{place}]", value, reason) for reason in label_value(value))
 
 
 def _pod_affinity(affinity: Tree, path: str) -> Iterator[str]:
@@ -123,13 +143,25 @@ def _pod_affinity(affinity: Tree, path: str) -> Iterator[str]:
 def _pod_term(term: Tree, path: str) -> Iterator[str]:
     yield from _selector(term.get("labelSelector"), f"{path}.labelSelector")
     yield from _selector(term.get("namespaceSelector"), f"{path}.namespaceSelector")
+    for namespace in term.get("namespaces") or []:
+        yield from (invalid(f"{path}.namespace", namespace, reason) for reason in dns_label(namespace))
+    for field in ("matchLabelKeys", "mismatchLabelKeys"):
+        yield from _label_keys(term, field, path)
     key = term.get("topologyKey") or ""
     if not key:
         yield required(f"{path}.topologyKey", "can not be empty")
     yield from (invalid(f"{path}.topologyKey", key, reason) for reason in qualified_name(key))
 
 
-def _spread(constraints: list[Tree], path: str) -> Iterator[str]:
+def _label_keys(term: Tree, field: str, path: str) -> Iterator[str]:
+    keys = term.get(field) or []
+    if keys and term.get("labelSelector") is None:
+        yield forbidden(f"{path}.{field}", "must not be specified when labelSelector is not set")
+    for index, key in enumerate(keys):
+        yield from (invalid(f"{path}.{field}[{index}]", key, reason) for reason in qualified_name(key))
+
+
+def spread(constraints: list[Tree], path: str) -> Iterator[str]:
     for index, constraint in enumerate(constraints):
         where = f"{path}[{index}]"
         skew, key, otherwise = (
@@ -145,4 +177,22 @@ def _spread(constraints: list[Tree], path: str) -> Iterator[str]:
             yield from (invalid(f"{where}.topologyKey", key, reason) for reason in qualified_name(key))
         if otherwise not in UNSATISFIABLE:
             yield unsupported(f"{where}.whenUnsatisfiable", otherwise, UNSATISFIABLE)
+        if any((other.get("topologyKey"), other.get("whenUnsatisfiable")) == (key, otherwise) for other in constraints[index + 1 :]):
+            yield duplicate(f"{where}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {otherwise}}}")
+        yield from _domains(constraint, otherwise, where)
+        for field in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
+            policy = constraint.get(field)
+            if policy is not None and policy not in NODE_POLICIES:
+                yield unsupported(f"{where}.{field}", policy, NODE_POLICIES)
+        yield from _label_keys(constraint, "matchLabelKeys", where)
         yield from _selector(constraint.get("labelSelector"), f"{where}.labelSelector")
+
+
+def _domains(constraint: Tree, otherwise: str, where: str) -> Iterator[str]:
+    least = constraint.get("minDomains")
+    if least is None:
+        return
+    if least <= 0:
+        yield invalid(f"{where}.minDomains", least, "must be greater than zero")
+    if otherwise != "DoNotSchedule":
+        yield invalid(f"{where}.minDomains", least, f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {otherwise}")

@@ -7,10 +7,12 @@ Defaults of the API server are taken as given, never written back.
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from hekla.admission import containers, placement, podresources
+from hekla.admission import containers, placement, podresources, podvolumes, security
 from hekla.admission.fielderrors import duplicate, forbidden, invalid, required, unsupported
 from hekla.admission.resources import is_whole
 from hekla.admission.review import Tree
@@ -19,16 +21,13 @@ from hekla.api.quantity import Quantity
 
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
 DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
+PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
+SYSTEMS = ("linux", "windows")
+MOST_NAMESERVERS, MOST_SEARCHES, LONGEST_SEARCHES = 3, 32, 2048
 LARGEST_DEADLINE = 2**31 - 1
 ANNOTATIONS_LIMIT = 256 * 1024
-
-# What a volume entry may hold besides its name; exactly one of them.
-VOLUME_SOURCES = frozenset({
-    "awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "configMap", "csi", "downwardAPI", "emptyDir",
-    "ephemeral", "fc", "flexVolume", "flocker", "gcePersistentDisk", "gitRepo", "glusterfs", "hostPath", "image", "iscsi",
-    "nfs", "persistentVolumeClaim", "photonPersistentDisk", "portworxVolume", "projected", "quobyte", "rbd", "scaleIO",
-    "secret", "storageos", "vsphereVolume",
-})  # fmt: skip
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+ADDRESS = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 
 # Names that the pod spec may carry, and the grammar that each must follow.
 NAME_FIELDS: tuple[tuple[str, Callable[[str], list[str]]], ...] = (
@@ -36,10 +35,11 @@ NAME_FIELDS: tuple[tuple[str, Callable[[str], list[str]]], ...] = (
     ("nodeName", dns_subdomain),
     ("hostname", dns_label),
     ("subdomain", dns_label),
-    ("schedulerName", qualified_name),
     ("priorityClassName", dns_subdomain),
     ("runtimeClassName", dns_subdomain),
 )
+
+_COST = re.compile(r"-?(?:0|[1-9][0-9]*)")
 
 
 def problems(template: Tree, name: str, pod_level_resources: bool) -> list[str]:
@@ -74,23 +74,37 @@ def _annotations(annotations: Tree, path: str) -> Iterator[str]:
             yield invalid(path, key, reason)
     if size > ANNOTATIONS_LIMIT:
         yield f"{path}: Too long: may not be more than {ANNOTATIONS_LIMIT} bytes"
+    cost = annotations.get(DELETION_COST)
+    if cost is not None and not (_COST.fullmatch(cost) and -(2**31) <= int(cost[:20]) < 2**31):
+        yield invalid(f"{path}[{DELETION_COST}]", cost, "must be a 32bit integer")
 
 
 def _spec(spec: Tree, path: str, pod_level_resources: bool) -> Iterator[str]:
-    volumes = spec.get("volumes") or []
-    yield from _volumes(volumes, f"{path}.volumes")
-    names = {volume.get("name") for volume in volumes}
-    yield from containers.problems(spec, names, path)
+    volumes, against = podvolumes.judged(spec.get("volumes") or [], f"{path}.volumes")
+    yield from against
+    yield from containers.problems(spec, volumes, path)
     if pod_level_resources:
         yield from podresources.pod_problems(spec, f"{path}.resources")
     yield from _choices(spec, path)
+    yield from placement.labels(spec.get("nodeSelector") or {}, f"{path}.nodeSelector")
+    yield from security.pod_problems(spec.get("securityContext") or {}, f"{path}.securityContext")
+    yield from containers.host_network_problems(spec, path)
+    yield from _host(spec, path)
+    yield from placement.affinity_problems(spec.get("affinity") or {}, f"{path}.affinity")
+    yield from _names(spec.get("dnsConfig") or {}, spec.get("dnsPolicy"), f"{path}.dnsConfig")
+    for index, gate in enumerate(spec.get("readinessGates") or []):
+        kind = gate.get("conditionType") or ""
+        yield from (invalid(f"{path}.readinessGates[{index}].conditionType", kind, reason) for reason in qualified_name(kind))
+    yield from _gates(spec.get("schedulingGates") or [], f"{path}.schedulingGates")
+    yield from placement.spread(spec.get("topologySpreadConstraints") or [], f"{path}.topologySpreadConstraints")
     for field, grammar in NAME_FIELDS:
         value = spec.get(field)
         if value:
             yield from (invalid(f"{path}.{field}", value, reason) for reason in grammar(value))
-    yield from _secrets(spec.get("imagePullSecrets") or [], f"{path}.imagePullSecrets")
-    yield from _gates(spec.get("schedulingGates") or [], f"{path}.schedulingGates")
-    yield from placement.problems(spec, path)
+    yield from _limits(spec, path)
+    yield from placement.tolerations(spec.get("tolerations") or [], f"{path}.tolerations")
+    yield from _aliases(spec.get("hostAliases") or [], f"{path}.hostAliases")
+    yield from _others(spec, path)
 
 
 def _choices(spec: Tree, path: str) -> Iterator[str]:
@@ -98,8 +112,53 @@ def _choices(spec: Tree, path: str) -> Iterator[str]:
         value = spec.get(field)
         if value and value not in choices:
             yield unsupported(f"{path}.{field}", value, choices)
-    if spec.get("dnsPolicy") == "None" and not (spec.get("dnsConfig") or {}).get("nameservers"):
-        yield required(f"{path}.dnsConfig.nameservers", "must provide at least one DNS nameserver when `dnsPolicy` is None")
+
+
+def _host(spec: Tree, path: str) -> Iterator[str]:
+    """What a pod shares with its node."""
+    if spec.get("shareProcessNamespace") and spec.get("hostPID"):
+        text = "ShareProcessNamespace and HostPID cannot both be enabled"
+        yield invalid(f"{path}.securityContext.shareProcessNamespace", True, text)
+    if spec.get("hostUsers") is False:
+        for field in ("hostNetwork", "hostPID", "hostIPC"):
+            if spec.get(field):
+                yield forbidden(f"{path}.{field}", "when `hostUsers` is false")
+
+
+def _names(config: Tree, policy: str | None, path: str) -> Iterator[str]:
+    """How names are resolved inside the pod."""
+    servers, searches = config.get("nameservers") or [], config.get("searches") or []
+    if policy == "None" and not config:
+        yield required(path, "must provide `dnsConfig` when `dnsPolicy` is None")
+    elif policy == "None" and not servers:
+        yield required(f"{path}.nameservers", "must provide at least one DNS nameserver when `dnsPolicy` is None")
+    if len(servers) > MOST_NAMESERVERS:
+        yield invalid(f"{path}.nameservers", servers, f"must not have more than {MOST_NAMESERVERS} nameservers")
+    for index, server in enumerate(servers):
+        if not is_address(server):
+            yield invalid(f"{path}.nameservers[{index}]", server, ADDRESS)
+    if len(searches) > MOST_SEARCHES:
+        yield invalid(f"{path}.searches", searches, f"must not have more than {MOST_SEARCHES} search paths")
+    if len(" ".join(searches)) > LONGEST_SEARCHES:
+        text = f"must not have more than {LONGEST_SEARCHES} characters (including spaces) in the search list"
+        yield invalid(f"{path}.searches", searches, text)
+    for index, search in enumerate(searches):
+        # One dot at the end means that nothing is to be added.
+        yield from (invalid(f"{path}.searches[{index}]", search, reason) for reason in dns_subdomain(search.removesuffix(".")))
+    for index, option in enumerate(config.get("options") or []):
+        if not option.get("name"):
+            yield required(f"{path}.options[{index}]", "must not be empty")
+
+
+def is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return "%" not in text
+
+
+def _limits(spec: Tree, path: str) -> Iterator[str]:
     grace, deadline = spec.get("terminationGracePeriodSeconds"), spec.get("activeDeadlineSeconds")
     if grace is not None and grace < 0:
         yield invalid(f"{path}.terminationGracePeriodSeconds", grace, "must be greater than or equal to 0")
@@ -107,58 +166,33 @@ def _choices(spec: Tree, path: str) -> Iterator[str]:
         yield invalid(f"{path}.activeDeadlineSeconds", deadline, f"must be between 1 and {LARGEST_DEADLINE}, inclusive")
 
 
-def _volumes(volumes: list[Tree], path: str) -> Iterator[str]:
-    seen: set[str] = set()
-    for index, volume in enumerate(volumes):
-        where, name = f"{path}[{index}]", volume.get("name") or ""
-        sources = [key for key in volume if key in VOLUME_SOURCES and volume[key] is not None]
-        if not sources:
-            yield required(where, "must specify a volume type")
-        for extra in sources[1:]:
-            yield forbidden(f"{where}.{extra}", "may not specify more than 1 volume type")
-        if not name:
-            yield required(f"{where}.name")
-        else:
-            yield from (invalid(f"{where}.name", name, reason) for reason in dns_label(name))
-        if name in seen:
-            yield duplicate(f"{where}.name", name)
-        seen.add(name)
-        yield from _source(volume, where)
+def _aliases(aliases: list[Tree], path: str) -> Iterator[str]:
+    for index, alias in enumerate(aliases):
+        address = alias.get("ip") or ""
+        if not is_address(address):
+            yield invalid(f"{path}[{index}].ip", address, ADDRESS)
+        for place, name in enumerate(alias.get("hostnames") or []):
+            yield from (invalid(f"{path}[{index}].hostnames[{place}]", name, reason) for reason in dns_subdomain(name))
 
 
-def _source(volume: Tree, where: str) -> Iterator[str]:
-    """The one field that each common source cannot go without."""
-    for source, field in (
-        ("persistentVolumeClaim", "claimName"),
-        ("secret", "secretName"),
-        ("configMap", "name"),
-        ("hostPath", "path"),
-    ):
-        body = volume.get(source)
-        if body is not None and not body.get(field):
-            yield required(f"{where}.{source}.{field}")
-    limit = (volume.get("emptyDir") or {}).get("sizeLimit")
-    if limit is not None and Quantity.parse(limit) < podresources.ZERO:
-        yield forbidden(f"{where}.emptyDir.sizeLimit", "SizeLimit field must be a valid resource quantity")
-
-
-def _secrets(secrets: list[Tree], path: str) -> Iterator[str]:
-    for index, secret in enumerate(secrets):
-        name = secret.get("name") or ""
-        if not name:
-            yield required(f"{path}[{index}].name")
-        else:
-            yield from (invalid(f"{path}[{index}].name", name, reason) for reason in dns_subdomain(name))
+def _others(spec: Tree, path: str) -> Iterator[str]:
+    policy, system = spec.get("preemptionPolicy"), spec.get("os")
+    if policy is not None and policy not in PREEMPTION_POLICIES:
+        yield unsupported(f"{path}.preemptionPolicy", policy, PREEMPTION_POLICIES)
+    name = (system or {}).get("name") or ""
+    if system is not None and not name:
+        yield required(f"{path}.os.name")
+    elif name and name not in SYSTEMS:
+        yield unsupported(f"{path}.os", name, SYSTEMS)
+    if spec.get("ephemeralContainers"):
+        yield forbidden(f"{path}.ephemeralContainers", "ephemeral containers not allowed in pod template")
 
 
 def _gates(gates: list[Tree], path: str) -> Iterator[str]:
     seen: set[str] = set()
     for index, gate in enumerate(gates):
         name = gate.get("name") or ""
-        if not name:
-            yield required(f"{path}[{index}]", "must not be empty")
-        else:
-            yield from (invalid(f"{path}[{index}]", name, reason) for reason in qualified_name(name))
+        yield from (invalid(f"{path}[{index}]", name, reason) for reason in qualified_name(name))
         if name in seen:
             yield duplicate(f"{path}[{index}]", name)
         seen.add(name)

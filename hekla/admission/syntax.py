@@ -15,8 +15,16 @@ _ENV_TEXT = (
     "regex used for validation is '[-._a-zA-Z][-._a-zA-Z0-9]*')"
 )
 
+_CONFIGURATION_KEY = re.compile(r"[-._a-zA-Z0-9]+\Z")
+_CONFIGURATION_KEY_TEXT = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', "
+    "regex used for validation is '[-._a-zA-Z0-9]+')"
+)
+
 
 def dns_label(text: str) -> list[str]:
+    if "." in text and len(text) <= 63 and syntax.is_subdomain(text):
+        return ["must not contain dots"]
     return list(syntax.dns_label(text))
 
 
@@ -35,6 +43,18 @@ def qualified_name(text: str) -> list[str]:
 
 def environment_name(text: str) -> list[str]:
     errors = [] if _ENV.match(text) else [_ENV_TEXT]
+    if text in (".", ".."):
+        errors.append(f"must not be '{text}'")
+    elif text.startswith(".."):
+        errors.append("must not start with '..'")
+    return errors
+
+
+def configuration_key(text: str) -> list[str]:
+    """A key of a ConfigMap or a Secret."""
+    if len(text) > 253:
+        return ["must be no more than 253 characters"]
+    errors = [] if _CONFIGURATION_KEY.match(text) else [_CONFIGURATION_KEY_TEXT]
     if text in (".", ".."):
         errors.append(f"must not be '{text}'")
     elif text.startswith(".."):

@@ -175,7 +175,7 @@ ACCEPTED = [
     scenario(
         22,
         sized(
-            resources({"cpu": "4", "memory": "8Gi", "hugepages-1Mi": "2Gi"}),
+            resources({"cpu": "4", "memory": "8Gi", "hugepages-1Mi": "2Gi"}, {"hugepages-1Mi": "2Gi"}),
             container(resources=resources({"cpu": "2", "memory": "4Gi", "hugepages-1Mi": "1Gi"}, {"hugepages-1Mi": "1Gi"})),
         ),
         ON,
@@ -417,7 +417,7 @@ def test_mpi_arguments_are_read_until_the_first_unknown_flag(arguments: list[str
             {"restartPolicy": "Sometimes"},
             'template.spec.restartPolicy: Unsupported value: "Sometimes": supported values: "Always", "OnFailure", "Never"',
         ),
-        ({"volumes": [{"name": "v"}]}, "template.spec.volumes[0]: Required value: must specify a volume type"),
+        ({"volumes": [{"name": "v", "nfs": {"path": "/a"}}]}, "template.spec.volumes[0].nfs.server: Required value"),
         (
             {"containers": [container(resources=resources({"cpu": "2"}, {"cpu": "1"}))]},
             'template.spec.containers[0].resources.requests: Invalid value: "2": must be less than or equal to cpu limit of 1',
