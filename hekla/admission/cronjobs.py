@@ -7,8 +7,8 @@ import re
 import zoneinfo
 
 from hekla.admission.review import Review, Tree, name_of, spec_of
-from hekla.admission.schedules import is_schedule
 from hekla.admission.syntax import qualified_name
+from hekla.kube.schedule import ScheduleError, parse
 
 LONGEST_NAME = 52
 _ZONE_PART = re.compile(r"[A-Za-z.\-_0-9+]{1,14}\Z")
@@ -35,7 +35,11 @@ def _schedule(text: str) -> str:
         return " schedule is required, but got empty"
     if "TZ" in text:
         return " schedule should not contain TZ or CRON_TZ, TZ should only be set in the timeZone field"
-    return "" if is_schedule(text) else "schedule is not a valid cron expression"
+    try:
+        parse(text, "UTC")
+    except ScheduleError:
+        return "schedule is not a valid cron expression"
+    return ""
 
 
 def _zone(zone: str | None) -> str:

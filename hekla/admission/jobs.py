@@ -6,6 +6,7 @@ against the stored job, with other texts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from hekla.admission import jobupdates, podtemplates, policies
@@ -25,6 +26,9 @@ from hekla.admission.review import (
 from hekla.admission.syntax import dns_subdomain, listed, qualified_name
 
 PLUGINS = frozenset({"ssh", "env", "svc", "tensorflow", "mpi", "pytorch", "hcclrank", "ray"})
+
+_WHOLE = re.compile(r"[+-]?(?:0[xX]_?[0-9a-fA-F](?:_?[0-9a-fA-F])*|0[bB]_?[01](?:_?[01])*|0[oO]?(?:_?[0-7])*|[1-9](?:_?[0-9])*)")
+"""A whole number as flags take it."""
 
 VOLUME_CONFLICT = (
     "conflict: If you want to use an existing PVC, just specify VolumeClaimName."
@@ -52,7 +56,7 @@ def create_problems(review: Review) -> str:
 
 
 def mpi_master(arguments: Sequence[str]) -> str:
-    """The task that the mpi plugin's `--master` names; reading stops at the first flag that it does not know."""
+    """The task that the mpi plugin's `--master` names; reading stops at the first flag that is unknown or has a bad value."""
     master, index = "master", 0
     while index < len(arguments):
         flag, equals, value = arguments[index].partition("=")
@@ -64,6 +68,8 @@ def mpi_master(arguments: Sequence[str]) -> str:
             if index >= len(arguments):
                 break
             value = arguments[index]
+        if name == "port" and not _WHOLE.fullmatch(value):
+            break
         if name == "master":
             master = value
         index += 1

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from hekla.admission.fielderrors import quoted
 from hekla.admission.review import Patch, ResourceGroup, Review, Tree, annotations_of, metadata_of, spec_of
 
 ALLOCATION_GATE = "scheduling.volcano.sh/queue-allocation-gate"
@@ -19,6 +20,9 @@ BUDGETS = ("volcano.sh/jdb-min-available", "volcano.sh/jdb-max-unavailable")
 
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z")
 _INT32 = range(-(2**31), 2**31)
+_INT64 = range(-(2**63), 2**63)
+LONGEST = 300
+"""Digits of a budget after which it is too large in any case."""
 
 
 def mutate(review: Review) -> Patch | None:
@@ -106,13 +110,16 @@ def validate(review: Review) -> str:
 
 def budget_problem(key: str, value: str) -> str:
     """A budget is a positive count or 1% to 99%; every % is taken out before the number is read."""
-    if _INTEGER.match(value) and int(value) in _INT32:
+    if _INTEGER.match(value) and len(value) <= LONGEST and int(value) in _INT32:
         if int(value) > 0:
             return ""
-        return f'invalid value <"{value}"> for {key}, it must be a positive integer'
+        return f"invalid value <{quoted(value)}> for {key}, it must be a positive integer"
     digits = value.replace("%", "")
-    if not _INTEGER.match(digits):
-        return f'invalid value strconv.Atoi: parsing "{digits}": invalid syntax for {key}'
+    reason = "" if _INTEGER.match(digits) else "invalid syntax"
+    if not reason and (len(digits) > LONGEST or int(digits) not in _INT64):
+        reason = "value out of range"
+    if reason:
+        return f"invalid value strconv.Atoi: parsing {quoted(digits)}: {reason} for {key}"
     if not 0 < int(digits) < 100:
-        return f'invalid value <"{value}"> for {key}, it must be a valid percentage which between 1% ~ 99%'
+        return f"invalid value <{quoted(value)}> for {key}, it must be a valid percentage which between 1% ~ 99%"
     return ""

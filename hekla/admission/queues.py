@@ -5,11 +5,13 @@ What a queue must be in relation to its parent and children is in `queuetree`.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from hekla.admission import queuetree
-from hekla.admission.fielderrors import aggregate, invalid
+from hekla.admission.fielderrors import aggregate, invalid, quoted
 from hekla.admission.resources import is_integer_resource, is_whole
 from hekla.admission.review import (
     DEFAULT_QUEUE,
@@ -29,6 +31,11 @@ from hekla.api.quantity import Quantity
 HIERARCHY = "volcano.sh/hierarchy"
 WEIGHTS = "volcano.sh/hierarchy-weights"
 STATES = ("", "Open", "Closed")
+
+_DIGITS, _HEX = r"[0-9](?:_?[0-9])*", r"[0-9a-fA-F](?:_?[0-9a-fA-F])*"
+_DECIMAL = re.compile(rf"[+-]?(?:{_DIGITS}\.?(?:{_DIGITS})?|\.{_DIGITS})(?:[eE][+-]?[0-9]+)?")
+_HEXADECIMAL = re.compile(rf"[+-]?0[xX](?:_?{_HEX}\.?(?:{_HEX})?|\.{_HEX})[pP][+-]?[0-9]+")
+_WORD = re.compile(r"[+-]?inf(?:inity)?|nan", re.IGNORECASE)
 
 
 def mutate(review: Review) -> Patch | None:
@@ -104,9 +111,9 @@ def _hierarchy(review: Review) -> Iterator[str]:
         yield invalid(path, hierarchy, f"{HIERARCHY} must have the same length with {WEIGHTS}")
         return
     for weight in parts:
-        number = _float(weight)
-        if number is None:
-            text = f'{weight} in the {weights} is invalid number: strconv.ParseFloat: parsing "{weight}": invalid syntax'
+        number, problem = weight_of(weight)
+        if problem:
+            text = f"{weight} in the {weights} is invalid number: strconv.ParseFloat: parsing {quoted(weight)}: {problem}"
             yield invalid(path, weights, text)
             return
         if number <= 0:
@@ -120,13 +127,19 @@ def _hierarchy(review: Review) -> Iterator[str]:
             return
 
 
-def _float(text: str) -> float | None:
-    if text != text.strip() or "_" in text:
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        return None
+def weight_of(text: str) -> tuple[float, str]:
+    """A weight as the wire's readers take a number: decimal, hexadecimal with an exponent, or a word; and what is wrong with it."""
+    if _DECIMAL.fullmatch(text):
+        number = float(text)
+        return number, "value out of range" if math.isinf(number) else ""
+    if _HEXADECIMAL.fullmatch(text):
+        try:
+            return float.fromhex(text.replace("_", "")), ""
+        except OverflowError:
+            return 0, "value out of range"
+    if _WORD.fullmatch(text):
+        return float(text), ""
+    return 0, "invalid syntax"
 
 
 def deletion_problem(review: Review) -> str:

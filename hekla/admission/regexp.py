@@ -1,13 +1,15 @@
 """Whether a pattern is one of the RE2 syntax, and what is wrong with it in the words of that syntax's library.
 
 Patterns of a HyperNode are written for RE2, whose syntax is not Python's: no look-around, no back references, other
-escapes.  Compiling with `re` would accept what the cluster's other readers refuse, so the grammar is walked here.  Script
-names in `\\p{...}` are checked for their form only.
+escapes.  Compiling with `re` would accept what the cluster's other readers refuse, so the grammar is walked here.
 """
 
 from __future__ import annotations
 
+import functools
 import re
+
+import re2
 
 LARGEST_REPEAT = 1000
 
@@ -21,6 +23,20 @@ _POSIX = frozenset(
         "xdigit",
     ]
 )  # fmt: skip
+
+
+@functools.lru_cache(maxsize=256)
+def is_script(name: str) -> bool:
+    """Whether `\\p{name}` stands for letters.  The library knows the table; what else its own words say is not Go's."""
+    if not _SCRIPT.match(name):
+        return False
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        re2.compile(rf"\p{{{name}}}", options)
+    except re2.error:
+        return False
+    return True
 
 
 class _Bad(Exception):
@@ -52,15 +68,17 @@ class _Reader:
             repeat = self._repeat_end(letter)
             if repeat is not None:
                 start = self.at
-                if not can_repeat:
-                    raise _Bad("missing argument to repetition operator", text[start:repeat])
                 if repeat < len(text) and text[repeat] == "?":
                     repeat += 1
                 if repeat_start >= 0:
                     raise _Bad("invalid nested repetition operator", text[repeat_start:repeat])
+                if not can_repeat:
+                    raise _Bad("missing argument to repetition operator", text[start:repeat])
                 self.at, repeat_start = repeat, start
                 continue
             repeat_start = -1
+            if self._flags():  # flags for what follows: what may be repeated is still what stands before them
+                continue
             can_repeat = self._atom(letter)
         if self.depth:
             raise _Bad("missing closing )", text)
@@ -76,6 +94,14 @@ class _Reader:
         if low > LARGEST_REPEAT or (high is not None and (high > LARGEST_REPEAT or high < low)):
             raise _Bad("invalid repeat count", found[0])
         return found.end()
+
+    def _flags(self) -> bool:
+        """Step over a group of flags alone, if there is one."""
+        flags = _FLAGS.match(self.text, self.at)
+        if flags is None or flags["end"] != ")":
+            return False
+        self.at = flags.end()
+        return True
 
     def _atom(self, letter: str) -> bool:
         """Step over one piece; whether what comes next may repeat it."""
@@ -116,10 +142,8 @@ class _Reader:
             known = 2
             while self.at + known < len(text) and text[self.at + known] in "imsU-":
                 known += 1
-            fragment = text[self.at : self.at + known + 1]
-            whole = self.at + known >= len(text)
-            raise _Bad("missing closing )" if whole else "invalid or unsupported Perl syntax", text if whole else fragment)
-        self.depth += flags["end"] == ":"
+            raise _Bad("invalid or unsupported Perl syntax", text[self.at : self.at + known + 1])
+        self.depth += 1
         self.at = flags.end()
         return False
 
@@ -158,6 +182,10 @@ class _Reader:
             if found is not None and int(found[1] or found[2], 16) <= 0x10FFFF:
                 self.at = found.end()
                 return chr(int(found[1] or found[2], 16))
+            # As far as it was read when it turned out to be none.
+            read = re.compile(r"x(?:\{[0-9A-Fa-f]*.?|[0-9A-Fa-f]?.?)", re.DOTALL).match(text, start + 1)
+            assert read is not None
+            raise _Bad("invalid escape sequence", text[start : read.end()])
         elif letter in "afnrtv":
             return {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}[letter]
         elif letter.isascii() and not letter.isalnum():
@@ -172,7 +200,7 @@ class _Reader:
             if not end:
                 raise _Bad("invalid character class range", text[start:])
         name = text[start + 2 : end].strip("{}")
-        if not _SCRIPT.match(name):
+        if not is_script(name):
             raise _Bad("invalid character class range", text[start:end])
         self.at = end
 
@@ -203,6 +231,8 @@ class _Reader:
         if self.at + 1 >= len(text):
             raise _Bad("missing closing ]", text[bracket:])
         self.at += 1
+        if text[self.at : self.at + 1] == "\\" and text[self.at + 1 : self.at + 2] in ("d", "D", "s", "S", "w", "W", "p", "P"):
+            raise _Bad("invalid escape sequence", text[self.at : self.at + 2])
         high = self._bracket_letter(bracket)
         if high is None or high < low:
             raise _Bad("invalid character class range", text[start : self.at])

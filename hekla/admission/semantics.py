@@ -10,9 +10,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from hekla.api import quantity
+from hekla.kube.flags import seconds
 
 QUANTITY_MAPS = frozenset({"requests", "limits", "capacity", "overhead"})
 QUANTITIES = frozenset({"sizeLimit", "divisor"})
+DURATIONS = frozenset({"timeout", "runningEstimate"})
+"""A typed client writes `60s` back as `1m0s`."""
 
 # Numbers and booleans whose zero is the same as their absence; every other one is a pointer in the original's types.
 ZERO_IS_ABSENT = frozenset({
@@ -53,7 +56,17 @@ def _normal(value: Any, key: str = "") -> Any:
         return [_normal(item) for item in value]
     if key in QUANTITIES and value is not None:
         return quantity.milli(value)
+    if key in DURATIONS and isinstance(value, str):
+        return _seconds(value)
     return value
+
+
+def _seconds(text: str) -> float | str:
+    """What is no duration is left as it is, for the schema to refuse."""
+    try:
+        return seconds(text)
+    except ValueError:
+        return text
 
 
 def _entries(tree: dict[str, Any]) -> Iterable[tuple[str, Any]]:

@@ -7,6 +7,7 @@ twice fires twice, as with the original's library.
 from __future__ import annotations
 
 import calendar
+import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from typing import Protocol
@@ -34,6 +35,10 @@ _DESCRIPTORS = {
 }
 HORIZON = 5 * 366 * 86400.0
 """Seconds after which a time that never comes (31 February) is no longer looked for."""
+LONGEST = 2**63 / 1e9
+"""Seconds that a duration on the wire can hold: it is a count of nanoseconds in 64 bits."""
+LARGEST = 2**63 - 1
+_WHOLE = re.compile(r"\+?0*([0-9]{1,19})")
 
 
 class ScheduleError(ValueError):
@@ -118,9 +123,12 @@ def zone_named(name: str) -> tzinfo:
 def _parse(text: str, zone: tzinfo | None) -> Schedule:
     if text.startswith("@every "):
         try:
-            return Every(max(1.0, float(int(seconds(text.removeprefix("@every "))))))
+            period = seconds(text.removeprefix("@every "))
         except ValueError as error:
             raise ScheduleError(f"failed to parse duration {text}: {error}") from None
+        if abs(period) >= LONGEST:
+            raise ScheduleError(f"failed to parse duration {text}: it is longer than 292 years")
+        return Every(max(1.0, float(int(period))))
     if text.startswith("@"):
         if text not in _DESCRIPTORS:
             raise ScheduleError(f"unrecognized descriptor: {text}")
@@ -149,11 +157,11 @@ def _field(text: str, name: str, low: int, high: int, words: dict[str, int]) -> 
         step = _number(step_text, name, text, {}) if slash else 1
         if step <= 0:
             raise ScheduleError(f"step of field {name} should be a positive number: {text}")
-        if span in ("*", "?"):
+        start, dash, end = span.partition("-")
+        if start in ("*", "?"):  # what follows a star's dash is not looked at, as with the original's library
             first, last = low, high
             star = star or step == 1
         else:
-            start, dash, end = span.partition("-")
             first = _number(start, name, text, words)
             last = _number(end, name, text, words) if dash else (high if slash else first)
         if first < low or last > high or first > last:
@@ -168,6 +176,7 @@ def _number(text: str, name: str, field: str, words: dict[str, int]) -> int:
     known = words.get(text.lower())
     if known is not None:
         return known
-    if not (text.isascii() and text.isdigit()):
+    whole = _WHOLE.fullmatch(text)
+    if whole is None or int(whole[1]) > LARGEST:
         raise ScheduleError(f"failed to parse {text!r} in {name} field {field!r}")
-    return int(text)
+    return int(whole[1])

@@ -140,6 +140,15 @@ def test_an_update_may_still_set_the_minimum_to_nothing():
     assert ask(MUTATE, {**stored, "spec": {**stored["spec"], "minAvailable": 0}}, operation="UPDATE").patch is None
 
 
+def test_a_duration_that_a_client_spells_anew_is_no_change():
+    policy = {"event": "PodPending", "action": "AbortJob", "timeout": "90s"}
+    stored = patched(MUTATE, job(task(policies=[policy]), policies=[policy], runningEstimate="1h"))
+    spelled = {**policy, "timeout": "1m30s"}
+
+    assert ask(VALIDATE, job(task(policies=[spelled]), policies=[spelled], runningEstimate="1h0m0s"), stored).message == ""
+    assert "may not change" in denied(VALIDATE, job(task(policies=[policy]), policies=[{**policy, "timeout": "91s"}]), stored)
+
+
 @pytest.mark.parametrize("change", [{"name": "other"}, {"maxRetry": 5}, {"policies": [{"event": "PodFailed", "action": "AbortJob"}]}])
 def test_what_an_apply_really_changes_is_refused(change: dict[str, object]):
     stored = patched(MUTATE, bare(task()))
@@ -303,6 +312,7 @@ DENIED = [
     scenario(69, job(task(replicas=8, partitionPolicy=partition(2, 4, networkTopology=BOTH))), TIERS),
     scenario(70, job(task(replicas=8, partitionPolicy=partition(2, 4, networkTopology=BOTH)), networkTopology=BOTH), TIERS + TIERS),
     scenario(71, job(task("worker"), plugins={"mpi": ["--master=launcher"]}), "The specified mpi master task was not found"),
+    (job(task("launcher"), plugins={"mpi": ["--port=many", "--master=launcher"]}), "The specified mpi master task was not found"),
     scenario(
         72,
         sized(resources({"cpu": "2"}), ASKS_FOUR),

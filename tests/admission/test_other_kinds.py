@@ -198,6 +198,9 @@ PERCENT = 'invalid value <"{}"> for {}, it must be a valid percentage which betw
         scenario(172, {MINIMUM: "0"}, POSITIVE.format("0", MINIMUM), id="172b"),
         scenario(173, {MAXIMUM: "0%"}, PERCENT.format("0%", MAXIMUM)),
         scenario(173, {MAXIMUM: "100%"}, PERCENT.format("100%", MAXIMUM), id="173b"),
+        ({MINIMUM: "9" * 20}, f'invalid value strconv.Atoi: parsing "{"9" * 20}": value out of range for {MINIMUM}'),
+        ({MINIMUM: "9" * 5000}, f'invalid value strconv.Atoi: parsing "{"9" * 5000}": value out of range for {MINIMUM}'),
+        ({MAXIMUM: '"5"'}, f'invalid value strconv.Atoi: parsing "\\"5\\"": invalid syntax for {MAXIMUM}'),
         scenario(174, {MINIMUM: "invalid"}, f'invalid value strconv.Atoi: parsing "invalid": invalid syntax for {MINIMUM}'),
         scenario(
             175,
@@ -318,6 +321,8 @@ def cron(schedule: str = "* * * * *", name: str = "my-cronjob", **spec: Any) -> 
         cron("0 9-17/2 1,15 jan-jun MON-FRI"),
         cron("@daily"),
         cron("0 0 ? * *"),
+        cron("+5 0-6/+2 *-x * *"),
+        cron("@every -0"),
     ],
 )
 def test_a_sound_cron_job_is_let_in(obj: Tree):
@@ -352,6 +357,10 @@ BAD_SCHEDULE = "schedule is not a valid cron expression"
         (cron("* * * *"), BAD_SCHEDULE),
         (cron("5-1 * * * *"), BAD_SCHEDULE),
         (cron("*/0 * * * *"), BAD_SCHEDULE),
+        (cron("* * * * 7"), BAD_SCHEDULE),
+        (cron("@reboot"), BAD_SCHEDULE),
+        (cron("@every 2562048h"), BAD_SCHEDULE),
+        (cron("9" * 5000 + " * * * *"), BAD_SCHEDULE),
         (cron("bad", timeZone="UTC!"), f"{BAD_SCHEDULE} unknown timeZone invalid timeZone"),
     ],
 )

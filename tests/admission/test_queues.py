@@ -79,6 +79,8 @@ def test_the_mutator_serves_creates_only():
         scenario(108, queue("q", **shares(amounts(4), amounts(1, "1Gi"))), None),
         scenario(109, queue("q", **shares(amounts(4), amounts(1, "1Gi"), amounts(1, "1Gi"))), None),
         scenario(122, placed("root/node", "1/2"), None),
+        (placed("root/other", "1/0x1p4"), None),
+        (placed("root/other", "1_000/inf"), None),
         scenario(217, placed("root/sci/dev", "1/2/3"), None),
     ],
 )
@@ -148,6 +150,16 @@ NEGATIVE = "must be greater than or equal to 0"
             placed("root/a/b", "1/a/3"),
             'requestBody.metadata.annotations: Invalid value: "1/a/3": a in the 1/a/3 is invalid number: '
             'strconv.ParseFloat: parsing "a": invalid syntax',
+        ),
+        (
+            placed("root/a", "1/1e400"),
+            'requestBody.metadata.annotations: Invalid value: "1/1e400": 1e400 in the 1/1e400 is invalid number: '
+            'strconv.ParseFloat: parsing "1e400": value out of range',
+        ),
+        (
+            placed("root/a", "1/٣"),
+            'requestBody.metadata.annotations: Invalid value: "1/٣": ٣ in the 1/٣ is invalid number: '
+            'strconv.ParseFloat: parsing "٣": invalid syntax',
         ),
         scenario(
             121,

@@ -10,6 +10,7 @@ from hekla.admission.regexp import problem
 @pytest.mark.parametrize(
     "pattern",
     ["", "node-[0-9]+", "^a.b$", "a{2,5}", "a{,5}", "a{x}", "(?i)rack", "(?P<n>a)(?<m>b)", "(?:a|b)*?", r"\d\pL\p{Greek}\x{10FFFF}",
+     "a(?i)*", r"\p{Lu}", r"\x{41}\x41",
      "[]a]", "[^]a]", "[a-]", "[[:alpha:]_]", r"[\d-z]", r"\Qa(b\E", r"a\.b\-c", "a|", "|a", r"\123", "x*?y+?z??"],
 )  # fmt: skip
 def test_patterns_that_compile(pattern: str):
@@ -34,6 +35,11 @@ def test_patterns_that_compile(pattern: str):
         (r"\1", r"invalid escape sequence: `\1`"),
         (r"\y", r"invalid escape sequence: `\y`"),
         ("a\\", "trailing backslash at end of expression: ``"),
+        ("+?", "missing argument to repetition operator: `+?`"),
+        (r"\p{Nowhere}", r"invalid character class range: `\p{Nowhere}`"),
+        (r"[a-\d]", r"invalid escape sequence: `\d`"),
+        (r"\x4_", r"invalid escape sequence: `\x4_`"),
+        ("(?i", "invalid or unsupported Perl syntax: `(?i`"),
         ("[[:nope:]]", "invalid character class range: `[:nope:]`"),
     ],
 )

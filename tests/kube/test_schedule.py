@@ -78,3 +78,35 @@ def test_what_is_no_schedule(text: str) -> None:
 def test_what_is_no_zone() -> None:
     with pytest.raises(ScheduleError, match="unknown time zone Moon/Base"):
         parse("* * * * *", "Moon/Base")
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("+5 * * * *", "5 * * * *"),
+        ("*/+15 * * * *", "*/15 * * * *"),
+        ("*-7 * * * *", "* * * * *"),
+        ("0 0 ?-x * 1", "0 0 ? * 1"),
+        ("0" * 5000 + "5 * * * *", "5 * * * *"),
+        ("@every +0", "@every 1s"),
+    ],
+)
+def test_odd_texts_that_the_original_reads_too(text: str, same: str) -> None:
+    assert parse(text, "UTC") == parse(same, "UTC")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "*/99999999999999999999 * * * *",
+        "9" * 5000 + " * * * *",
+        "@every 2562048h",
+        "@every -2562048h",
+        ", * * * *",
+        "+ * * * *",
+        "++5 * * * *",
+    ],
+)
+def test_numbers_beyond_64_bits_are_no_schedule(text: str) -> None:
+    with pytest.raises(ScheduleError):
+        parse(text, "UTC")
