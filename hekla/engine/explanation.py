@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hekla.engine.amounts import amount, describe
+from hekla.engine.domainreasons import domain_verdict
 from hekla.engine.nodereasons import NodeReason, no_node_at_all, placed, verdict
 from hekla.engine.queues import OPEN, Queue
 from hekla.engine.reasons import FitErrors
 from hekla.engine.resources import PODS, Amounts, ordered
-from hekla.engine.tasks import READY, Job, Status, Task
+from hekla.engine.tasks import READY, Group, Job, Status, Task
 
 if TYPE_CHECKING:
     from hekla.engine.session import Session
@@ -56,7 +57,7 @@ class Explanation(msgspec.Struct, frozen=True):
     job: str
     queue: str
     constraint: str
-    """enqueue, validity, quota, nodes, gang, order."""
+    """enqueue, validity, quota, nodes, topology, order."""
     needs: int
     """Tasks that its minimum asks for."""
     fit: int
@@ -96,15 +97,27 @@ def _explain(session: Session, job: Job) -> Explanation:
         why = job.enqueue_block or "it has not been let in yet"
         short = list(job.shortages) if job.enqueue_block else []
         remedy = _remedy(session, "enter", short) or (f"It enters once {_sum_of(short)} more is free." if short else "")
+        if not short and why == not_open(session.queue_of(job)):
+            remedy = "It enters once the queue is opened."
         text = " ".join(part for part in (f"{job.title} waits to enter queue {job.queue}: {why}.", remedy) if part)
         return made("enqueue", text, remedy, shortages=short)
     missing = _missing_pods(session, job)
     if missing is not None:
         return made("validity", *missing)
     if job.fit_message:
-        return made("validity", f"{job.title} cannot start: {job.fit_message}.")
+        remedy = (
+            "It is tried again within a minute; the events of its pods have the server's words."
+            if session.state.back_off.left(job.key, session.now)
+            else ""
+        )
+        return made("validity", f"{job.title} cannot start: {job.fit_message}. {remedy}".strip(), remedy)
     if job.counts.statuses[Status.PIPELINED] and fit >= needs:
         return _explain_promised(made)
+    group = _within_domain(job)
+    if group is not None and session.tree.real:
+        found = domain_verdict(session, group)
+        if found is not None:
+            return made("topology", f"{job.title} {found.text} {found.remedy}", found.remedy)
     errors, task = _first_errors(job)
     if errors is not None and task is not None:
         return _explain_nodes(session, job, task, errors, made)
@@ -117,11 +130,20 @@ def _explain(session: Session, job: Job) -> Explanation:
     if asking is not None and (queue.state != OPEN or session.overused(queue)):
         return _explain_quota(session, job, queue, asking, made)
     if any(task.gated and task.gated_by_others for task in job.pending()) and asking is None:
-        remedy = "It is looked at once their scheduling gates are lifted."
-        return made("validity", f"{job.title} has pods that may not be scheduled yet. {remedy}", remedy)
+        gates = ", ".join(sorted({gate for task in job.pending() for gate in task.gated}))
+        remedy = "It is looked at once their gates are lifted."
+        return made("validity", f"{job.title} has pods that may not be scheduled yet (gates: {gates}). {remedy}", remedy)
     if not session.state.nodes.ready.any():
         return made("nodes", f"{job.title} waits: {no_node_at_all()}")
     return made("order", f"{job.title} waits for its turn in queue {job.queue}.")
+
+
+def _within_domain(job: Job) -> Group | None:
+    """What has to find its place within one domain of the network and has not: the job, or the first of its sub-groups."""
+    if job.effective is not None and job.effective.hard:
+        return None if job.is_ready() else job
+    hard = (one for one in job.sub_jobs.values() if one.effective is not None and one.effective.hard and not one.is_ready())
+    return min(hard, key=lambda one: (one.match_index, one.uid), default=None)
 
 
 class _Maker:

@@ -16,7 +16,7 @@ from hekla.engine.amounts import amount, describe
 from hekla.engine.claims.book import CANNOT, ELSEWHERE
 from hekla.engine.nodes import Bools
 from hekla.engine.reasons import FitErrors, Reason
-from hekla.engine.resources import EPSILON, ordered
+from hekla.engine.resources import EPSILON, PODS, ordered
 from hekla.engine.tasks import Job, Status, Task
 
 if TYPE_CHECKING:
@@ -173,6 +173,9 @@ def _say(session: Session, task: Task, reason: Reason) -> list[NodeReason]:
 def _lack(session: Session, reason: Reason) -> str:
     """How little there is of a resource, on nodes that have too little."""
     name = reason.filter.removeprefix(ROOM)
+    if name == PODS:
+        words = WORDS["PodNumber"]
+        return words.one if reason.count == 1 else words.many
     one, mask = reason.count == 1, reason.mask
     nodes = session.state.nodes
     has = float(np.max(nodes.allocatable[session.state.space.column(name)][mask], initial=0.0))
@@ -208,7 +211,9 @@ def _taints(session: Session, task: Task, reason: Reason) -> list[tuple[str, int
 def _remedy(session: Session, task: Task, errors: FitErrors, reasons: list[Reason], missing: int, starts: str) -> str:
     asked = "" if task.best_effort else f" with {describe(task.request.amounts)} free"
     have = f"{missing} more {'node has' if missing == 1 else 'nodes have'} {describe(task.request.amounts)} free"
-    if any(one.filter.startswith(ROOM) for one in reasons):
+    lacking = {one.filter for one in reasons if one.filter.startswith(ROOM)}
+    if lacking:
+        have += " and room for another pod" if lacking == {ROOM + PODS} else ""
         return f"{starts} when {have}{_too_large(session, task)}."
     if any(one.text.startswith("Insufficient") for one in errors.reasons) and not reasons:
         return f"{starts} when {have}."

@@ -216,3 +216,40 @@ def test_a_reclaimed_pod_says_for_which_queue():
     (eviction,) = made.run().evictions
 
     assert eviction.text == ("reclaim: room for job default/wants of queue default, which takes back its share from queue other")
+
+
+def test_a_closed_queue_says_what_lets_its_jobs_in():
+    made = world("enqueue, allocate", "gang", "predicates", "proportion")
+    made.nodes("n1", cpu=4)
+    made.queue("shut", state="Closed")
+    made.job("train", pods=1, cpu=1, queue="shut", phase="Pending", min_resources={"cpu": 1})
+
+    made.run()
+
+    assert made.why("train") == ("train waits to enter queue shut: queue shut is not open but Closed. It enters once the queue is opened.")
+
+
+def test_gates_are_named():
+    made = world("allocate")
+    made.nodes("n1", cpu=4)
+    made.job("train", pods=2, cpu=1, spec={"schedulingGates": [{"name": "example.com/data"}]})
+
+    made.run()
+
+    assert made.why("train") == (
+        "train has pods that may not be scheduled yet (gates: example.com/data). It is looked at once their gates are lifted."
+    )
+
+
+def test_a_job_that_stands_back_says_where_the_servers_words_are():
+    made = world("allocate")
+    made.nodes("n1", cpu=4)
+    made.job("train", pods=1, cpu=1)
+    made.state.bind_failed(made.run().binds[0].pod, made.now)
+
+    made.run()
+
+    assert made.why("train") == (
+        "train cannot start: its last bind was refused by the API server; it stands back before it is tried again. "
+        "It is tried again within a minute; the events of its pods have the server's words."
+    )

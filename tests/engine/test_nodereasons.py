@@ -105,3 +105,17 @@ def test_without_nodes_it_says_that_there_are_none():
     made.run()
 
     assert made.why("train") == "train waits: there are no nodes. It starts once some have joined."
+
+
+def test_a_node_that_takes_no_more_pods():
+    made = world()
+    made.nodes("n1", cpu=4, pods=1)
+    made.job("busy", pods=1, cpu=1, on=["n1"])
+    made.job("train", pods=1, cpu=1)
+
+    made.run()
+
+    assert made.why("train") == (
+        "train needs 1 pod of cpu=1; 0 fit. 1 node: 1 has no room for another pod. "
+        "It starts when 1 more node has cpu=1 free and room for another pod."
+    )

@@ -51,17 +51,19 @@ def _reclaim_for_job(session: Session, job: Job) -> None:
     queue = session.queue_of(job)
     statement = session.statement()
     tasks = session.sorted_tasks(task for task in job.pending() if not task.gated)
-    search, found = Search(), True
+    why = ""
     for task in tasks:
         if not session.job_starving(job):
             break
         if task.pods.preemption_policy == "Never" or not session.preemptive(queue, [task]) or session.prefilter(task):
             if task.pods.preemption_policy != "Never":
-                search.whole = session.prefilter(task) or session.not_preemptive(queue, [task])
+                why = why or session.prefilter(task) or session.not_preemptive(queue, [task])
             continue
-        found = _reclaim_for_task(session, statement, job, task, search) and found
-    if tasks and (search.whole or not found):
-        session.no_victim.setdefault(job.key, search.text("of other queues"))
+        search = Search()
+        if not _reclaim_for_task(session, statement, job, task, search):
+            why = why or search.text("of other queues")
+    if why:
+        session.no_victim.setdefault(job.key, why)
     if not session.job_pipelined(job):
         statement.discard()
         return
