@@ -143,7 +143,7 @@ def controllers_of(client: Client, recorder: Recorder, options: Options) -> list
         commands = CommandController(client, caches, recorder, jobs=jobs, queues=queues)
         add(commands, options.worker_threads_for_queue)
     if enabled("pg-controller", options.controllers):
-        groups = PodGroupController(client, caches, options.scheduler_name, inherit=options.inherit_owner_annotations)
+        groups = PodGroupController(client, caches, options.scheduler_name, inherit=options.inherit_owner_annotations, recorder=recorder)
         add(groups, options.worker_threads_for_podgroup)
         if gate(options, "WorkLoadSupport"):
             for kind in (apps.REPLICA_SET, apps.STATEFUL_SET):

@@ -18,6 +18,7 @@ from hekla.kube.cache import Cache
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller
 from hekla.kube.errors import AlreadyExists, ApiError, NotFound
+from hekla.kube.events import Recorder
 
 from .caches import Caches
 from .job.podgroup import difference
@@ -144,13 +145,16 @@ class PodGroupController(Controller):
 
     name = "pg-controller"
 
-    def __init__(self, client: Client, caches: Caches, schedulers: Collection[str], *, inherit: bool = True) -> None:
+    def __init__(
+        self, client: Client, caches: Caches, schedulers: Collection[str], *, inherit: bool = True, recorder: Recorder | None = None
+    ) -> None:
         super().__init__(caches.pods, caches.groups)
         self._client = client
         self._pods = caches.pods
         self._groups = caches.groups
         self._schedulers = frozenset(schedulers)
         self._inherit = inherit
+        self._recorder = recorder
         caches.pods.on_change(self._pod_changed)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
@@ -170,15 +174,18 @@ class PodGroupController(Controller):
             if (pod["metadata"].get("annotations") or {}).get(names.GROUP_NAME):
                 return None
             wanted = group_of_pod(pod, await self._handed_down(pod))
-            await self._ensure(wanted)
+            await self._ensure(pod, wanted)
             group = wanted["metadata"]["name"]
             await self._client.patch(POD, name, {"metadata": {"annotations": {names.GROUP_NAME: group}}}, namespace)
         except NotFound:
             return None  # the pod went meanwhile
         return None
 
-    async def _ensure(self, wanted: Tree) -> None:
-        """Create the group; one that exists takes over what a changed template asks for, its queue aside."""
+    async def _ensure(self, pod: Tree, wanted: Tree) -> None:
+        """Create the group; one that exists takes over what a changed template asks for, its queue aside.
+
+        A group that is refused, because its queue does not exist, leaves a pod that no scheduler looks at: the pod says so.
+        """
         metadata = wanted["metadata"]
         group = self._groups.get(f"{metadata['namespace']}/{metadata['name']}")
         if group is None:
@@ -186,6 +193,11 @@ class PodGroupController(Controller):
                 await self._client.create(scheduling.POD_GROUP.untyped, wanted, metadata["namespace"])
             except AlreadyExists:
                 pass
+            except ApiError as error:
+                if self._recorder is not None and 400 <= error.code < 500:
+                    message = f"no PodGroup could be made for the pod, so it is not scheduled: {error}"
+                    self._recorder.event({"apiVersion": "v1", "kind": "Pod", **pod}, "Warning", "FailedCreatePodGroup", message)
+                raise
             return
         changes = renewal(group, wanted)
         if changes:

@@ -1,5 +1,6 @@
 """Plain pods against a real API server."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -148,3 +149,20 @@ async def test_whoever_owns_pods_owns_their_group(cluster: Cluster, version: str
         assert await group_of(cluster, f"{name}-{number}") == f"podgroup-uid-of-{name}"
     group = await cluster.until(lambda: cluster.groups.get(f"default/podgroup-uid-of-{name}"))
     assert [(each.kind, each.name) for each in group.metadata.owner_references] == [(kind, name)]
+
+
+async def test_a_pod_whose_group_is_refused_says_why_nobody_schedules_it(cluster: Cluster) -> None:
+    none = {"hard": {"count/podgroups.scheduling.volcano.sh": "0"}}
+    await cluster.client.create(core.NAMESPACE.untyped, {"metadata": {"name": "narrow"}})
+    await cluster.client.create(core.RESOURCE_QUOTA.untyped, {"metadata": {"name": "none"}, "spec": none}, "narrow")
+    await cluster.client.create(core.POD.untyped, body("refused"), "narrow")
+
+    async def told() -> str:
+        found = (await cluster.client.list(core.EVENT.untyped, "narrow")).items
+        return next((one["message"] for one in found if one["reason"] == "FailedCreatePodGroup"), "")
+
+    async with asyncio.timeout(20):
+        while not (message := await told()):
+            await asyncio.sleep(0.05)
+    assert message.startswith("no PodGroup could be made for the pod, so it is not scheduled: ")
+    assert "exceeded quota: none" in message
