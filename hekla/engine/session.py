@@ -360,8 +360,9 @@ class Session:
 
     def _lacking(self, group: Group) -> int:
         """How many more pods the group needs before anybody calls it ready or pipelined; 0 where gang alone does not decide that."""
-        deciding = {plugin.name for hook in ("job_pipelined", "sub_job_pipelined") for plugin in self.hooks(hook)}
-        ready = {plugin.name for plugin in self.hooks("job_ready")}
+        parts = isinstance(group, SubJob) and bool(group.job.policies)
+        ready = {plugin.name for plugin in self.hooks("sub_job_ready" if parts else "job_ready")}
+        deciding = {plugin.name for plugin in self.hooks("sub_job_pipelined" if parts else "job_pipelined")}
         if deciding != {"gang"} or "gang" not in ready:
             return 0
         counts = group.counts

@@ -191,7 +191,7 @@ class State:
             self._count_new_terms()
         task = Task(key_of(tree), namespace, name, meta.get("uid", ""), pods, self.terms.label_set(namespace, labels, owner_of(meta)))
         task.role = annotations.get(TASK_SPEC) or labels.get(TASK_SPEC, "")
-        task.priority = priority_of(spec, annotations)
+        task.priority, task.pod_priority = priority_of(spec, annotations), int(spec.get("priority") or 0)
         task.priority_class = spec.get("priorityClassName", "")
         stated = annotations.get(PREEMPTABLE, labels.get(PREEMPTABLE))
         task.preemptable = True if stated is None else stated in TRUE

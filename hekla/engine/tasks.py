@@ -73,7 +73,7 @@ class Task:
         "name",
         "namespace",
         "nominated",
-        "object",
+        "pod_priority",
         "pods",
         "preemptable",
         "priority",
@@ -129,7 +129,8 @@ class Task:
         """The domain that its sub-job had taken when this task was looked at."""
         self.disrupted = False
         """Terminating because this scheduler preempted it."""
-        self.object: Any = None
+        self.pod_priority = 0
+        """As the pod's spec says it, 0 without: what nodes are compared by when their victims are weighed."""
 
     def __repr__(self) -> str:
         return f"<Task {self.key} {self.status.value}>"
@@ -414,9 +415,9 @@ class Job(Group):
         if found is None:
             found = SubJob(self, self.key, self.key, self.min_available if not self.policies else 1)
             if not self.policies:
+            found.topology = self.topology
                 found.counts = self.counts
                 found.tasks = self.tasks
-                found.topology = self.topology
             self.sub_jobs[self.key] = found
         return found
 

@@ -7,6 +7,7 @@ answer is known beforehand, and the turns are taken together.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +19,7 @@ from hekla.engine.heap import Heap, Line
 from hekla.engine.nodes import Bools
 from hekla.engine.queues import Queue
 from hekla.engine.reasons import FitErrors, Reason
-from hekla.engine.statement import Operation, Statement
+from hekla.engine.statement import Operation, Placed, Statement
 from hekla.engine.tasks import QUEUE_GATE, Job, Status, SubJob, Task
 
 if TYPE_CHECKING:
@@ -31,11 +32,15 @@ MANY = 1 << 30
 class Worksheet:
     """What a job has to place: its sub-jobs in the order in which they are served, and the tasks of each."""
 
-    __slots__ = ("domain", "domains", "order", "single", "tasks")
+    __slots__ = ("domain", "domains", "order", "required", "single", "tasks")
 
-    def __init__(self, order: list[SubJob], tasks: dict[str, list[Task]], single: Task | None = None) -> None:
+    def __init__(
+        self, order: list[SubJob], tasks: dict[str, list[Task]], single: Task | None = None, required: frozenset[str] = frozenset()
+    ) -> None:
         self.order = order
         self.tasks = tasks
+        self.required = required
+        """The sub-jobs without which the minimum of sub-jobs is not reached."""
         self.single = single
         """The only task, where it can be placed without more ado (`singles.plain`)."""
         self.domain = ""
@@ -46,7 +51,11 @@ class Worksheet:
         return any(self.tasks.get(sub_job.uid) for sub_job in self.order)
 
     def copy(self) -> Worksheet:
-        return Worksheet(list(self.order), {uid: list(tasks) for uid, tasks in self.tasks.items()})
+        return Worksheet(list(self.order), {uid: list(tasks) for uid, tasks in self.tasks.items()}, required=self.required)
+
+    def place(self, session: Session, sub_job: SubJob) -> tuple[Any, ...]:
+        """The sub-job's place in the order as it stands now: what has become ready comes after what is not."""
+        return (sub_job.uid not in self.required, *session.sub_job_key(sub_job))
 
 
 class Allocate:
@@ -82,9 +91,10 @@ def worksheet(session: Session, job: Job) -> Worksheet:
         if have.get(sub_job.group, 0) < job.min_sub_jobs.get(sub_job.group, 0):
             have[sub_job.group] = have.get(sub_job.group, 0) + 1
             required.add(sub_job.uid)
-    order = sorted(job.sub_jobs.values(), key=lambda one: (one.uid not in required, *session.sub_job_key(one)))
-    tasks_of = {one.uid: session.sorted_tasks(task for task in one.pending() if eligible(task)) for one in order}
-    return Worksheet([one for one in order if tasks_of[one.uid]], tasks_of)
+    tasks_of = {uid: session.sorted_tasks(task for task in one.pending() if eligible(task)) for uid, one in job.sub_jobs.items()}
+    sheet = Worksheet([one for one in job.sub_jobs.values() if tasks_of[one.uid]], tasks_of, required=frozenset(required))
+    sheet.order.sort(key=lambda one: sheet.place(session, one))
+    return sheet
 
 
 class _Turns:
@@ -182,9 +192,10 @@ class _Turns:
         if not session.job_ready(job):
             session.promised.append(statement)
             return False
+        for operation in statement.operations:
+            if isinstance(operation, Placed) and operation.tasks[0].subjob is not None:
+                operation.tasks[0].subjob.nominated_domain = ""
         statement.commit()
-        for one in sheet.order:
-            one.nominated_domain = ""
         if sheet.domain:
             job.allocated_domain = session.tree.common(job.allocated_domain, sheet.domain)
             for uid, one in job.sub_jobs.items():
@@ -232,7 +243,7 @@ def _best_trial(session: Session, queue: Queue, job: Job, sheet: Worksheet, doma
     """
     best: tuple[_Trial, int] | None = None
     bounds: list[float] | None = None
-    if len(sheet.order) == 1 and len(domains) > 1:
+    if len(sheet.order) == 1 and len(domains) > 1 and _in_one_turn(session, job, sheet):
         (only,) = sheet.order
         bounds = session.domain_bounds(only, sheet.tasks[only.uid], domains)
     order = list(range(len(domains)))
@@ -245,6 +256,12 @@ def _best_trial(session: Session, queue: Queue, job: Job, sheet: Worksheet, doma
         if trial is not None and (best is None or (trial.score, -at) > (best[0].score, -best[1])):
             best = trial, at
     return best[0] if best is not None else None
+
+
+def _in_one_turn(session: Session, job: Job, sheet: Worksheet) -> bool:
+    """Whether the only sub-job of a sheet is served once at most: each turn that it gets adds to the score."""
+    (only,) = sheet.order
+    return not job.policies or session.job_ready(job) or session.tasks_until_ready(only) >= len(sheet.tasks[only.uid])
 
 
 def _try_job(session: Session, queue: Queue, job: Job, sheet: Worksheet, domain: str) -> _Trial | None:
@@ -266,19 +283,16 @@ def _try_job(session: Session, queue: Queue, job: Job, sheet: Worksheet, domain:
 def _try_domain(session: Session, queue: Queue, job: Job, sheet: Worksheet, domain: str) -> tuple[float, list[Statement]]:
     statements: list[Statement] = []
     total = 0.0
-    order = list(sheet.order)
-    while order:
-        sub_job = order.pop(0)
+    while sheet.order:
+        sub_job = sheet.order.pop(0)
         tasks = sheet.tasks[sub_job.uid]
-        if not tasks:
-            continue
         statement, score = _allocate_sub_job(session, queue, sub_job, tasks, domain)
         if statement is None or not statement:
             continue
         statements.append(statement)
         total += score
         if tasks:
-            order.insert(0, sub_job)
+            insort(sheet.order, sub_job, key=lambda one: sheet.place(session, one))
         if session.job_ready(job):
             break
     return total, statements
@@ -395,7 +409,7 @@ def allocate_tasks(
     job = sub_job.job
     failed_roles: set[str] = set()
     for task in sub_job.tasks.values() if job.fit_errors else ():
-        if task.role and task.key in job.fit_errors:
+        if task.key in job.fit_errors:
             failed_roles.add(task.role)
     at = 0
     near = sub_job.topology is not None and session.tree.real
@@ -430,14 +444,13 @@ def allocate_tasks(
             break
         if errors is not None:
             # What does not fit now does not fit for the others of its class either.
-            for one in tasks[at : at + _run_length(tasks, at)]:
+            failed = tasks[at : at + _run_length(tasks, at)]
+            for one in failed:
                 job.fit_errors[one.key] = errors
-            if tasks[at].role:
-                failed_roles.add(tasks[at].role)
+            failed_roles.add(failed[0].role)
+            at += len(failed)
             if not _may_continue(job, sub_job, failed_roles):
-                at = len(tasks)
-                break
-            at += _run_length(tasks, at)
+                break  # The rest waits for another turn, which comes where something was placed or nobody minds the gang.
     del tasks[:at]
     if session.sub_job_ready(sub_job) or session.sub_job_pipelined(sub_job):
         return statement

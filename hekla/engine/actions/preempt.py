@@ -136,7 +136,7 @@ class _Preemption:
             return False
         if not pipeline.passes(self.session, task, row, unresolvable_only=True):
             return True
-        return not any(one.disrupted and one.priority < task.priority for one in nodes.tasks[row].values())
+        return not any(one.disrupted and one.pod_priority < task.pod_priority for one in nodes.tasks[row].values())
 
     def _candidates(self, task: Task, row: int, wanted: Wanted) -> list[Task]:
         return [
@@ -183,7 +183,10 @@ class _Preemption:
         return False
 
     def _aware(self, statement: Statement, task: Task, rows: Rows, wanted: Wanted) -> bool:
-        """Of the first nodes where it works, the one whose victims hurt least."""
+        """Of the first nodes where it works, the one whose victims hurt least.
+
+        As many nodes as upstream tries at once are all looked at, also where fewer candidates would be enough.
+        """
         argument = self.session.argument
         share = len(rows) * argument(REASON, "minCandidateNodesPercentage", 10) // 100
         enough = min(
@@ -191,9 +194,10 @@ class _Preemption:
             argument(REASON, "maxCandidateNodesAbsolute", 100),
             len(rows),
         )
+        at_once = argument(REASON, "topologyAwarePreemptWorkerNum", 16)
         found: list[tuple[int, list[Task]]] = []
-        for row in rows.tolist():
-            if len(found) >= max(enough, 1):
+        for number, row in enumerate(rows.tolist()):
+            if len(found) >= max(enough, 1) and number >= at_once:
                 break
             victims = self._least_victims(task, row, wanted)
             if victims:
@@ -234,6 +238,6 @@ class _Preemption:
         return needed
 
     def _harm(self, victims: list[Task]) -> tuple[float, ...]:
-        highest = max(victim.priority for victim in victims)
-        latest = min(victim.start or self.session.now for victim in victims if victim.priority == highest)
-        return victims[0].priority, sum(victim.priority + 2**31 for victim in victims), len(victims), -latest
+        highest = max(victim.pod_priority for victim in victims)
+        latest = min(victim.start or self.session.now for victim in victims if victim.pod_priority == highest)
+        return victims[0].pod_priority, sum(victim.pod_priority + 2**31 for victim in victims), len(victims), -latest
