@@ -138,15 +138,14 @@ class Admission:
         if attributes.object is None:
             return {}
         if attributes.subresource not in ("binding", "eviction") and attributes.operation != "CONNECT":
-            attributes.resource.kind.strategy.default(attributes.object)
+            strategy = attributes.resource.kind.strategy
+            (strategy.fill or strategy.default)(attributes.object)  # what webhooks and policies made was read again
         return attributes.object
 
     async def call_validating(self, attributes: Attributes) -> None:
         assert self.webhooks is not None
         if self.policies.validating.wanted(attributes):
             self.policies.validating.run(attributes)
-        if not self.webhooks.validating.wanted(attributes):
-            return
         await self.webhooks.validate(attributes)
 
     # --- plugins --------------------------------------------------------------------------------------------------------

@@ -166,13 +166,10 @@ def read_again(call: Call, kind: Kind, new: Json, changed: frozenset[str] | None
     """
     if new.get("kind") != kind.kind or new.get("apiVersion") != kind.api_version:
         refuse_other_kind(kind, new)
-    if kind.decode is not None:
+    if kind.read_again is not None:
         part = new if changed is None else {name: value for name, value in new.items() if name in changed}
         try:
-            if kind.read_again is not None:
-                decoded = kind.read_again(part, call.field_validation)
-            else:
-                decoded = kind.decode(msgspec.json.encode(part), "application/json", call.field_validation)
+            decoded = kind.read_again(part, call.field_validation)
         except BadBody as error:
             raise Refusal(error.code, str(error), reason=error.reason) from error
         for text in decoded.warnings:

@@ -97,6 +97,8 @@ class Strategy:
     """(new, old or None): what the writer of a valid object should hear."""
     parts: Parts | None = None
     """None: every write sees the whole object."""
+    fill: Callable[[Json], None] | None = None
+    """`default` for what was read a moment ago, and so holds no field that the kind does not know; None where that is the same."""
     name_rule: Callable[[str], str | None] | None = None
     """Why a name is refused, None when it is good; None here means a DNS subdomain."""
 
@@ -124,7 +126,7 @@ class Kind:
     conversion: Version | None = None
     """Where a webhook converts between the versions: what `present` shows it makes ready, and it says how objects are kept."""
     read_again: Callable[[Json, str], Decoded] | None = None
-    """(patched tree with its kind, field validation) -> as `decode` would read it; None where that takes the bytes."""
+    """(patched tree with its kind, field validation) -> as `decode` would read it.  It may change what it is given."""
     merge_keys: Any = None
     """What the strategic merge of this kind needs (objects.strategic); None: strategic merge is refused (415)."""
     storage: tuple[str, str] = ("", "")

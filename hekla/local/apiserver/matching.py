@@ -14,7 +14,8 @@ from hekla.local.apiserver.registry import Registry, Resource
 
 if TYPE_CHECKING:
     from hekla.cel.environment import Program
-    from hekla.cel.library.access import Question
+    from hekla.cel.library.access import Authorizer as Asked
+    from hekla.cel.library.access import Question, ResourceCheck
 
 Key = tuple[str, str, str, str, str]
 """(group, version, plural, subresource, operation)"""
@@ -141,14 +142,15 @@ def object_in(matched: Resource, attributes: Attributes, tree: Json | None) -> J
 
 def scope_of(attributes: Attributes, matched: Resource, registry: Registry, authorizer: Authorizer) -> Json:
     """The variables of an expression.  What takes work is worked out when it is asked for."""
-    from hekla.cel import library
     from hekla.cel.program import Thunk
 
-    library.load("access")
-    from hekla.cel.library.access import Authorizer as Asked
-    from hekla.cel.library.access import GroupCheck, ResourceCheck
+    def asked() -> Asked:
+        from hekla.cel import library
 
-    asked = Asked(decider(authorizer, attributes.call.user))
+        library.load("access")
+        from hekla.cel.library.access import Authorizer as Asked
+
+        return Asked(decider(authorizer, attributes.call.user))
 
     def namespace() -> Any:
         if not attributes.namespace or attributes.resource.collection.name == "namespaces":
@@ -157,8 +159,10 @@ def scope_of(attributes: Attributes, matched: Resource, registry: Registry, auth
         return None if row is None else row.tree()
 
     def requested() -> ResourceCheck:
+        from hekla.cel.library.access import GroupCheck, ResourceCheck
+
         kind = attributes.resource.kind
-        group = GroupCheck(asked, kind.group)
+        group = GroupCheck(asked(), kind.group)
         return ResourceCheck(group.authorizer, kind.group, kind.plural, attributes.subresource, attributes.namespace, attributes.name)
 
     return {
@@ -166,7 +170,7 @@ def scope_of(attributes: Attributes, matched: Resource, registry: Registry, auth
         "oldObject": object_in(matched, attributes, attributes.old),
         "request": Thunk(lambda: request_tree(attributes, matched)),
         "namespaceObject": Thunk(namespace),
-        "authorizer": asked,
+        "authorizer": Thunk(asked),
         "authorizer.requestResource": Thunk(requested),
     }
 

@@ -25,6 +25,9 @@ JSON_PATCH, MERGE, STRATEGIC, APPLY = (
 )  # fmt: skip
 
 
+METADATA = frozenset({"metadata"})
+
+
 def unsupported(kind: Kind) -> Refusal:
     if kind.merge_keys is not None:
         return Refusal(415, "415: Unsupported Media Type", details={})
@@ -48,6 +51,7 @@ async def patch(writer: Writer, subresources: Subresources, call: Call) -> Respo
         return await patch_scale(subresources, call, document, media)
 
     fresh: list[Any] = [document]
+    named = touched(document)
 
     def change(old: Json) -> Json:
         # What comes of a patch may share with it, and is changed later: each attempt has one of its own.
@@ -57,9 +61,10 @@ async def patch(writer: Writer, subresources: Subresources, call: Call) -> Respo
             if row is not None and row.owners is not None:
                 old["metadata"]["managedFields"] = row.managed()
         new = apply(kind, old, document, media)
+        changed = named - METADATA if named is not None and only_names(document, old) else named
         emptied = books and isinstance(new.get("metadata"), dict) and new["metadata"].get("managedFields") == []
         try:
-            new = read_again(call, kind, new, touched(document))
+            new = read_again(call, kind, new, changed)
         except Refusal as refusal:
             row = call.resource.collection.newest(call.route.key)
             if row is None:
@@ -73,7 +78,7 @@ async def patch(writer: Writer, subresources: Subresources, call: Call) -> Respo
             new["metadata"]["managedFields"] = []
         return new
 
-    row = None if books else await parts.modify(writer, call, change, touched(document))
+    row = None if books else await parts.modify(writer, call, change, named)
     if row is not None:
         return writer.answer(call, 200, row, {})
     said = document.get("metadata") if isinstance(document, dict) else None
@@ -162,6 +167,12 @@ def touched(document: Any) -> frozenset[str] | None:
     if not isinstance(document, dict) or any(name.startswith("$") for name in document):
         return None
     return frozenset(document) | {"kind", "apiVersion"}
+
+
+def only_names(document: Json, old: Json) -> bool:
+    """Whether a patch leaves metadata as it is: patches of a status name the uid of their object, and no more."""
+    said, metadata = document.get("metadata"), old["metadata"]
+    return isinstance(said, dict) and all(type(value) is str and metadata.get(name) == value for name, value in said.items())
 
 
 async def patch_scale(subresources: Subresources, call: Call, document: Any, media: str) -> Response:

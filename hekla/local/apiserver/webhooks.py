@@ -201,11 +201,12 @@ class Webhooks:
                 return False
             if attributes.object is None:
                 raise Unreachable("there is no object to patch")
+            shaped = attributes.subresource not in ("binding", "eviction") and attributes.operation != "CONNECT"
             # A copy, by way of bytes because that is quickest: a patch changes the tree that it is given, and may fail half way.
             typed = decode(encode(object_in(matched, attributes, attributes.object)))
             try:
                 patched = patches.apply_json(typed, operations)
-                if attributes.subresource not in ("binding", "eviction") and attributes.operation != "CONNECT":
+                if shaped:
                     patched = read_patched(matched.kind, patched)
             except BadBody as error:
                 raise Unreachable(f"the patch does not apply: {error}") from error
@@ -219,6 +220,8 @@ class Webhooks:
         elif matched.kind is not own:
             new = matched.kind.keep(new) if matched.kind.keep is not None else new
             new = own.present(new) if own.present is not None else new
+        if matched.kind is not own and shaped:
+            own.strategy.default(new)  # which drops what only the other version knows
         changed = new != attributes.object
         attributes.object = new
         return changed
@@ -226,8 +229,9 @@ class Webhooks:
     async def validate(self, attributes: Attributes) -> None:
         """Asks all at once; the first refusal in order is the answer."""
         hooks = self.validating.of(attributes, self.authorizer)
-        if len(hooks) == 1:
-            await self._ask(*hooks[0], attributes)
+        if len(hooks) <= 1:
+            for hook, matched in hooks:
+                await self._ask(hook, matched, attributes)
             return
         results = await asyncio.gather(*(self._ask(hook, matched, attributes) for hook, matched in hooks), return_exceptions=True)
         for result in results:
@@ -355,7 +359,7 @@ def read_patched(kind: Kind, patched: Json) -> Json:
         return patched
     if kind.read_again is not None and patched.get("kind") == kind.kind and patched.get("apiVersion") == kind.api_version:
         return kind.read_again(patched, "Ignore").tree
-    return kind.decode(encode(patched), "application/json", "Ignore").tree
+    return kind.decode(encode(patched), "application/json", "Ignore").tree  # which finds the words
 
 
 def denied(name: str, status: Json) -> Refusal:

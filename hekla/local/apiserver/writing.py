@@ -95,10 +95,7 @@ class Writer:
         self._place(kind, metadata, namespace)
         for name in UNSENT:
             metadata.pop(name, None)
-        if read and kind.custom and strategy.parts is not None:
-            strategy.parts.default(tree)
-        else:
-            strategy.default(tree)
+        (strategy.fill if read and strategy.fill is not None else strategy.default)(tree)
         # What admission adds from here on is owned by nobody.
         if claimed is None:
             scope = scope_of(self.registry, resource, "")

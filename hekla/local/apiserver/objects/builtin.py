@@ -265,6 +265,7 @@ _WARNINGS = {
 
 def _entry(group: str, version: str, row: _Row) -> Kind:
     present, keep = _TWO_FACES.get((group, version, row.kind), (None, None))
+    read, read_again = decode.readers(group, version, row.kind, row.also)
     return Kind(
         group=group,
         version=version,
@@ -279,7 +280,8 @@ def _entry(group: str, version: str, row: _Row) -> Kind:
         columns=columns.of(group, row.kind),
         selectable=dict(_selectable(name) for name in row.selectable.split()),
         strategy=_strategy(group, row),
-        decode=decode.reader(group, version, row.kind, row.also),
+        decode=read,
+        read_again=read_again,
         merge_keys=fields.root(group, version, row.kind),
         storage=row.storage,
         present=present,

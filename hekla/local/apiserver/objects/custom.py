@@ -63,6 +63,7 @@ def _kind(spec: Json, version: Json, stored: str) -> Kind:
         selectable=dict(_selectable(field["jsonPath"]) for field in version.get("selectableFields") or ()),
         strategy=Strategy(
             default=behaviour.default,
+            fill=behaviour.fill,
             prepare_create=_drop_status if has_status else nothing,
             validate_create=behaviour.validate_create,
             prepare_update=keep_status if has_status else nothing,

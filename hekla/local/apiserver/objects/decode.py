@@ -26,6 +26,7 @@ YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml"})
 
 HEADER = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
 """What a body is first read as, to learn what it is."""
+NESTED = frozenset({dict, list})
 _FREE_FORM = frozenset({"RawExtension", "JSON"})
 """Types whose nulls mean something.  So do those of FieldsV1, which only managedFields hold: bodies with these are looked for."""
 _RECURSIVE = frozenset({"JSONSchemaProps"})
@@ -44,6 +45,12 @@ def reader(group: str, version: str, kind: str, also: Sequence[str] = (), any_ve
     """What decodes bodies of a kind.  `also` lists further apiVersions that are read as this one (evictions of v1beta1);
     `any_version` accepts every apiVersion (DeleteOptions come with their target's group)."""
     return _Reader(group, version, kind, tuple(also), any_version).read
+
+
+def readers(group: str, version: str, kind: str, also: Sequence[str]) -> tuple[Reader, Callable[[Json, str], Decoded]]:
+    """What decodes bodies of a kind, and what reads its patched trees again."""
+    made = _Reader(group, version, kind, tuple(also), False)
+    return made.read, made.read_again
 
 
 @cache
@@ -95,7 +102,11 @@ class _Reader:
             return self._careful(document.tree, validation, body, document.duplicates)
         raise unsupported_media_type()
 
-    def _read_json(self, body: bytes, validation: str) -> Decoded:
+    def read_again(self, tree: Json, validation: str) -> Decoded:
+        """What a patch has made of an object that was decoded once: nothing can stand in it twice.  Raises BadBody."""
+        return self._read_json(msgspec.json.encode(tree), validation, once=True)
+
+    def _read_json(self, body: bytes, validation: str, once: bool = False) -> Decoded:
         if self._recursive:
             return self._careful(documents.json_pairs(body), validation, body)
         try:
@@ -103,7 +114,8 @@ class _Reader:
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, ValueError):
             return self._careful(self._pairs(body), validation, body)
         if (
-            validation != "Ignore"
+            not once
+            and validation != "Ignore"
             and documents.has_duplicates(body, shaped)  # what the shape leaves out only makes this say yes
             and documents.has_duplicates(body, documents.json_tree(body))
         ):
@@ -230,9 +242,9 @@ def _registered(api_version: str, kind: str) -> bool:
 def without_nulls(tree: Any) -> Any:
     """The tree without null members."""
     if isinstance(tree, dict):
-        return {key: without_nulls(value) for key, value in tree.items() if value is not None}
+        return {key: without_nulls(value) if type(value) in NESTED else value for key, value in tree.items() if value is not None}
     if isinstance(tree, list):
-        return [without_nulls(item) for item in tree]
+        return [without_nulls(item) if type(item) in NESTED else item for item in tree]
     return tree
 
 

@@ -18,6 +18,8 @@ __all__ = ["apply_json", "apply_merge", "apply_strategic"]
 Json = dict[str, Any]
 WHOLE = ("replace", "test")
 """Operations that can be about the whole tree."""
+NESTED = frozenset({dict, list})
+"""What is gone into; all else in a tree stands for itself, and a call for each of it would be most of the work."""
 LARGEST_COPY = 3 * 1024 * 1024
 """Bytes that all `copy` operations of one patch may add; without a bound a short patch doubles a tree without end."""
 
@@ -190,15 +192,15 @@ def _merge(tree: Any, patch: Any) -> Any:
 def without_null_members(value: Any) -> Any:
     """What a patch brings anew: in what it says of an object null is absence, wherever that object stands."""
     if isinstance(value, dict):
-        return {key: without_null_members(item) for key, item in value.items() if item is not None}
+        return {key: without_null_members(item) if type(item) in NESTED else item for key, item in value.items() if item is not None}
     if isinstance(value, list):
-        return [without_null_members(item) for item in value]
+        return [without_null_members(item) if type(item) in NESTED else item for item in value]
     return value
 
 
 def _copy(tree: Any) -> Any:
     if isinstance(tree, dict):
-        return {key: _copy(value) for key, value in tree.items()}
+        return {key: _copy(value) if type(value) in NESTED else value for key, value in tree.items()}
     if isinstance(tree, list):
-        return [_copy(item) for item in tree]
+        return [_copy(item) if type(item) in NESTED else item for item in tree]
     return tree

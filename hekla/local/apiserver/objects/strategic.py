@@ -15,6 +15,7 @@ from hekla.local.apiserver.objects.topology import PLAIN, UNION, WHOLE, rules
 
 Json = dict[str, Any]
 
+NESTED = frozenset({dict, list})
 DIRECTIVE = "$patch"
 RETAIN = "$retainKeys"
 ORDER = "$setElementOrder/"
@@ -66,20 +67,21 @@ def _object(tree: Json, patch: Json, described: fields.Message | None) -> Json:
     children = _children(described.section, described.name) if described is not None else {}
     result = dict(tree)
     _retain(result, patch)
-    for key, value in patch.items():
+    said = [key for key in patch if key[:1] == "$"]
+    for key in said:
         if key.startswith(DELETE_SCALARS):
-            _delete_scalars(result, key[len(DELETE_SCALARS) :], value)
+            _delete_scalars(result, key[len(DELETE_SCALARS) :], patch[key])
     for key, value in patch.items():
-        if key[:1] == "$" and (key in (DIRECTIVE, RETAIN) or key.startswith((ORDER, DELETE_SCALARS))):
+        if said and key[:1] == "$" and (key in (DIRECTIVE, RETAIN) or key.startswith((ORDER, DELETE_SCALARS))):
             continue
         if value is None:
             result.pop(key, None)
         else:
             _set(result, key, value, children.get(key))
-    for key, value in patch.items():
+    for key in said:
         if key.startswith(ORDER):
-            _check_order(patch.get(key[len(ORDER) :]), value, children.get(key[len(ORDER) :]))
-            _order(result, key[len(ORDER) :], value, tree, children)
+            _check_order(patch.get(key[len(ORDER) :]), patch[key], children.get(key[len(ORDER) :]))
+            _order(result, key[len(ORDER) :], patch[key], tree, children)
     return result
 
 
@@ -101,9 +103,10 @@ def _check_order(items: Any, order: Any, child: _Child | None) -> None:
 
 def _set(result: Json, key: str, value: Any, child: _Child | None) -> None:
     """A patch's value in its place: merged with one of its sort that is there, else taken as it stands."""
-    before = result.get(key)
-    if type(before) is type(value) and isinstance(value, dict | list):
-        result[key] = value if child is not None and child.key == WHOLE else _value(before, value, child)
+    if type(value) not in NESTED:
+        result[key] = value
+    elif type(result.get(key)) is type(value):
+        result[key] = value if child is not None and child.key == WHOLE else _value(result[key], value, child)
     elif _is_directive(value):
         result.pop(key, None)
     else:
@@ -114,12 +117,12 @@ def _plain(value: Any) -> Any:
     """What a patch brings anew, without what it says about merging and without nulls."""
     if isinstance(value, dict):
         return {
-            key: _plain(item)
+            key: _plain(item) if type(item) in NESTED else item
             for key, item in value.items()
-            if item is not None and not _is_directive(item) and not key.startswith((RETAIN, ORDER, DELETE_SCALARS))
+            if item is not None and not (key[:1] == "$" and key.startswith((RETAIN, ORDER, DELETE_SCALARS))) and not _is_directive(item)
         }
     if isinstance(value, list):
-        return [_plain(item) for item in value if not _is_directive(item)]
+        return [_plain(item) if type(item) in NESTED else item for item in value if not _is_directive(item)]
     return value
 
 
