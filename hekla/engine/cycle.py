@@ -160,5 +160,5 @@ def close_session(session: Session, stage: Stage = _unwatched) -> Decisions:
     decided = session.decisions
     session.live.clear()
     moved = bool(decided.binds or decided.evictions or decided.gates or session.let_in_any)
-    state.settled = None if moved or state.unreported or state.back_off.any(session.now) else (state.version, session.hooks)
+    state.settled = None if moved or state.unreported or state.strays or state.back_off.any(session.now) else (state.version, session.hooks)
     return decided

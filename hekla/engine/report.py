@@ -17,6 +17,7 @@ from hekla.engine.joborder import report_unknown_orders
 from hekla.engine.queues import ROOT, Queue
 from hekla.engine.reasons import job_text, scheduling_reason
 from hekla.engine.resources import Amounts, add, empty, quantities
+from hekla.engine.strays import report_strays
 from hekla.engine.tasks import SCHEDULED, Job, Status, Task
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ def report(session: Session) -> None:
     for job in jobs.values():
         if session.in_session(job):
             _report_job(session, job)
+    if state.strays:
+        report_strays(session)
 
 
 def phase_of(job: Job, session_uid: str) -> str:

@@ -111,6 +111,8 @@ class State:
         """Jobs that have something to decide: pending tasks, or not let in yet."""
         self.unreported: dict[str, Job] = {}
         """Jobs that changed since their status was last compared with what the API has."""
+        self.strays: dict[str, Job] = {}
+        """Jobs that nobody looks at, because their queue or PodGroup does not exist, and that have not been told so."""
         self.reserved: Amounts = resources.empty()
         """Sum over jobs of what overcommit counts as promised."""
         self.sums = Sums(self.queues, self.reserved)
@@ -570,7 +572,13 @@ class State:
             return
         job.priority = self.priority_classes.get(job.priority_class, self.default_priority)
         if job.shadow and job.priority_class == "" and job.tasks:
+            if job.key in self.jobs and (job.has_group or job.counts.statuses[Status.PENDING]):
+                self.strays[job.key] = job
+            else:
+                self.strays.pop(job.key, None)
             job.priority = max(task.priority for task in job.tasks.values())
+        if self.strays:
+            self.strays.pop(job.key, None)
         self.sums.look(job)
         if job.phase in NOT_LET_IN or job.counts.statuses[Status.PENDING]:
             self.active[job.key] = job

@@ -1,0 +1,61 @@
+"""Jobs that no action looks at, because the queue or the PodGroup that they name does not exist: they are told so."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+from hekla.engine.decisions import Event, PodCondition, PodGroupStatus
+from hekla.engine.explanation import Explanation
+from hekla.engine.tasks import Job, Status
+
+if TYPE_CHECKING:
+    from hekla.engine.session import Session
+
+GRACE = 5.0
+"""Seconds that a pod waits for its PodGroup without a word: who makes both need not make the group first."""
+CONDITION = "Waiting"
+WAITING = ("", "Pending", "Inqueue")
+
+
+def report_strays(session: Session) -> None:
+    """Tell each once; a change of it, of its pods or of its queue brings it back."""
+    strays = session.state.strays
+    for job in list(strays.values()):
+        waiting = job.counts.statuses[Status.PENDING].values()
+        if job.has_group:
+            _tell_group(session, job)
+        elif min((task.creation for task in waiting), default=session.now) + GRACE > session.now:
+            continue
+        text = _why(session, job)
+        session.decisions.explanations[job.key] = Explanation(job.key, job.queue, "queue", max(job.min_available, 1), 0, 0, [], "", text)
+        for task in waiting:
+            known = task.condition
+            if not task.gated and (known is None or known[:2] != ("Unschedulable", text)):
+                task.condition = ("Unschedulable", text, "")
+                session.decisions.conditions.append(PodCondition(task.key, task.uid, "Unschedulable", text, ""))
+                session.decisions.events.append(Event("Pod", task.key, task.uid, "Warning", "FailedScheduling", text))
+        del strays[job.key]
+
+
+def _why(session: Session, job: Job) -> str:
+    if not job.has_group:
+        return f"PodGroup {job.name} does not exist in namespace {job.namespace}. The pod is looked at once it does."
+    near = difflib.get_close_matches(job.queue, session.state.queues, n=1, cutoff=0.6)
+    guess = f'; did you mean "{near[0]}"?' if near else "."
+    return f"{job.title} names queue {job.queue}, which does not exist{guess} It is looked at once there is such a queue."
+
+
+def _tell_group(session: Session, job: Job) -> None:
+    if job.phase not in WAITING:
+        return  # it runs, whatever became of its queue
+    text = _why(session, job)
+    made = {"type": CONDITION, "status": "True", "transitionID": session.uid, "reason": "Queue", "message": text}
+    known = next((one for one in job.conditions if one.get("type") == CONDITION), None)
+    if known is not None and known.get("message") == text:
+        return
+    job.conditions = [*(one for one in job.conditions if one is not known), made]
+    session.decisions.pod_groups.append(
+        PodGroupStatus(job.key, job.pg_uid, job.phase or "Pending", 0, 0, 0, [dict(one) for one in job.conditions])
+    )
+    session.event(job, "Warning", CONDITION, text)
