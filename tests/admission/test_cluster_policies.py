@@ -23,6 +23,7 @@ from tests.apiserver_process import ApiServerProcess, Kubernetes
 from tests.kubernetes import programs
 
 RECORDED = Path(__file__).parents[2].parent / "shared" / "conformance" / "cases" / "webhooks"
+OWN = Path(__file__).parents[1] / "conformance" / "cases" / "webhooks"
 BEYOND = ("can not submit job to root queue", "leaf queue", "unable to find job queue", "sub path of", "queue state must be")
 """What a policy cannot know, by what the webhook says: other objects; and a status, which a server does not take with a create."""
 PATHS = {
@@ -111,6 +112,13 @@ def recorded() -> list[Any]:
     return found or [pytest.param(None, marks=pytest.mark.skip(reason=f"no recorded cases at {RECORDED}"))]
 
 
+def let_in() -> list[Any]:
+    """Cases of our own that the webhooks let in."""
+    played = [case for file in sorted(OWN.rglob("*.json")) for case in json.loads(file.read_text())]
+    asked = [case for case in played if (case["phase"], case["operation"]) == ("validate", "CREATE") and case["expect"]["allowed"]]
+    return [pytest.param(case, id=case["id"]) for case in asked]
+
+
 @pytest.mark.parametrize("case", recorded())
 def test_policies_say_what_the_webhooks_say(ask: Any, case: Tree) -> None:
     verdict = cases.play(dict(case))
@@ -123,6 +131,13 @@ def test_policies_say_what_the_webhooks_say(ask: Any, case: Tree) -> None:
         assert status == 201 or (status == 422 and "ValidatingAdmissionPolicy" not in answer["message"]), said(status, answer)
     else:
         assert 400 <= status < 500, f"{said(status, answer)}, and not {verdict.message}"
+
+
+@pytest.mark.parametrize("case", let_in())
+def test_policies_refuse_nothing_that_the_webhooks_let_in(ask: Any, case: Tree) -> None:
+    status, answer = judged(ask, case["resource"], case["object"])
+
+    assert status == 201 or "AdmissionPolicy" not in answer["message"], said(status, answer)
 
 
 def judged(ask: Any, plural: str, given: Tree) -> tuple[int, Tree]:
