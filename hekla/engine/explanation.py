@@ -9,7 +9,7 @@ import msgspec
 
 from hekla.engine.amounts import amount, describe
 from hekla.engine.domainreasons import domain_verdict
-from hekla.engine.nodereasons import NodeReason, no_node_at_all, placed, verdict
+from hekla.engine.nodereasons import NodeReason, cut, no_node_at_all, placed, verdict
 from hekla.engine.queues import OPEN, Queue
 from hekla.engine.reasons import FitErrors
 from hekla.engine.resources import PODS, Amounts, ordered
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from hekla.engine.session import Session
 
 DESERVED = "deserved"
+LONGEST = 1024
+"""Characters of a text: what an event holds, so that it is the same everywhere."""
 
 
 class Shortage(msgspec.Struct, frozen=True):
@@ -78,10 +80,10 @@ def explain(session: Session, job: Job) -> Explanation:
     found = _explain(session, job)
     spared = session.no_victim.get(job.key)
     if spared is None or job.counts.statuses[Status.PIPELINED]:
-        return found
+        return found if len(found.text) <= LONGEST else msgspec.structs.replace(found, text=cut(found.text, LONGEST))
     if any(one.reason == spared for one in found.reasons):
         spared = "no eviction could help"
-    return msgspec.structs.replace(found, spared=spared, text=f"{found.text} No victim because {spared}.")
+    return msgspec.structs.replace(found, spared=spared, text=cut(f"{found.text} No victim because {spared}.", LONGEST))
 
 
 def _explain(session: Session, job: Job) -> Explanation:

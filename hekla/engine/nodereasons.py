@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from hekla.engine.session import Session
 
 PREFILTER = "prefilter"
+MOST_REASONS = 6
+LONGEST_REASON = 160
 ROOM = "room:"
 
 
@@ -85,7 +87,7 @@ def verdict(session: Session, job: Job, task: Task, errors: FitErrors, missing: 
     own = _own_nodes(session, job, task)
     reasons = _sorted(_without(_for_good(session, task, errors), own))
     said_of = [(reason, _say(session, task, reason)) for reason in reasons]
-    listed = [one for _, several in said_of for one in several]
+    listed = _shortened([one for _, several in said_of for one in several])
     left = errors.nodes - int(np.count_nonzero(own))
     if listed:
         text = f"{left} {'node' if left == 1 else 'nodes'}: " + ", ".join(f"{one.nodes} {one.text}" for one in listed) + "."
@@ -96,6 +98,17 @@ def verdict(session: Session, job: Job, task: Task, errors: FitErrors, missing: 
 
 def no_node_at_all(starts: str = "It starts") -> str:
     return f"there are no nodes. {starts} once some have joined."
+
+
+def _shortened(listed: list[NodeReason]) -> list[NodeReason]:
+    """No more than a reader takes in: a cluster can have a taint a node, and a plugin a reason a node."""
+    listed = [msgspec.structs.replace(one, text=cut(one.text, LONGEST_REASON)) for one in listed]
+    rest = sum(one.nodes for one in listed[MOST_REASONS:])
+    return [*listed[:MOST_REASONS], NodeReason("", rest, "for other reasons")] if rest else listed
+
+
+def cut(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 3] + "..."
 
 
 def _unwrapped(text: str) -> str:

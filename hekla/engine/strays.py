@@ -55,7 +55,6 @@ def _tell_group(session: Session, job: Job) -> None:
     if known is not None and known.get("message") == text:
         return
     job.conditions = [*(one for one in job.conditions if one is not known), made]
-    session.decisions.pod_groups.append(
-        PodGroupStatus(job.key, job.pg_uid, job.phase or "Pending", 0, 0, 0, [dict(one) for one in job.conditions])
-    )
+    conditions = [dict(one) for one in job.conditions]
+    session.decisions.pod_groups.append(PodGroupStatus(job.key, job.pg_uid, job.phase or "Pending", 0, 0, 0, conditions))
     session.event(job, "Warning", CONDITION, text)

@@ -119,3 +119,18 @@ def test_a_node_that_takes_no_more_pods():
         "train needs 1 pod of cpu=1; 0 fit. 1 node: 1 has no room for another pod. "
         "It starts when 1 more node has cpu=1 free and room for another pod."
     )
+
+
+def test_as_many_reasons_as_a_reader_takes_in_and_no_longer_than_an_event():
+    made = world()
+    for number in range(40):
+        made.nodes(f"n{number}", cpu=4, taints=[f"team=t{number:02d}-{'x' * 50}:NoSchedule"])
+    made.job("train", pods=1, cpu=1)
+
+    made.run()
+
+    assert made.why("train").count("has the taint") == 6
+    assert "34 for other reasons. It starts once 1 more node with cpu=1 free loses its taint." in made.why("train")
+    made.job("long", pods=1, cpu=1, queue="default", spec={"nodeSelector": {f"label-{at}": "y" * 60 for at in range(40)}})
+    made.run()
+    assert len(made.why("long")) <= 1024
