@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
+
 from hekla.admission import containers, placement, podresources, podvolumes, security
 from hekla.admission.fielderrors import duplicate, forbidden, invalid, required, unsupported
 from hekla.admission.resources import is_whole
@@ -29,6 +31,10 @@ ANNOTATIONS_LIMIT = 256 * 1024
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 ADDRESS = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 
+LARGEST_REMEMBERED, MOST_REMEMBERED = 16 * 1024, 256
+"""Bytes of a template, and how many of them."""
+_known: dict[tuple[bytes, str, bool], list[str]] = {}
+
 # Names that the pod spec may carry, and the grammar that each must follow.
 NAME_FIELDS: tuple[tuple[str, Callable[[str], list[str]]], ...] = (
     ("serviceAccountName", dns_subdomain),
@@ -43,7 +49,22 @@ _COST = re.compile(r"-?(?:0|[1-9][0-9]*)")
 
 
 def problems(template: Tree, name: str, pod_level_resources: bool) -> list[str]:
-    """Everything against a template, as field errors; paths begin with `template`, the object is named after its task."""
+    """Everything against a template, as field errors; paths begin with `template`, the object is named after its task.
+
+    Jobs come by the thousand from a few templates, so what was found is remembered by the template's bytes.  Not to be changed.
+    """
+    key = msgspec.json.encode(template), name, pod_level_resources
+    found = _known.get(key)
+    if found is None:
+        found = _problems(template, name, pod_level_resources)
+        if len(key[0]) <= LARGEST_REMEMBERED:
+            if len(_known) >= MOST_REMEMBERED:
+                _known.clear()
+            _known[key] = found
+    return found
+
+
+def _problems(template: Tree, name: str, pod_level_resources: bool) -> list[str]:
     metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
     return [
         *_object_name(name),
