@@ -6,7 +6,6 @@ every node, so that "anywhere" is a domain like any other.  Reference: scheduler
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hekla.api.patterns import found_in
 from hekla.engine import matching
 from hekla.engine.nodes import Bools, NodeTable, Rows
 from hekla.engine.resources import Floats
@@ -235,21 +235,13 @@ def _members(state: State, members: Iterable[Mapping[str, Any]]) -> tuple[set[st
             names.add(exact)
         pattern = (selector.get("regexMatch") or {}).get("pattern", "")
         if pattern:
-            names |= _matching(state, pattern)
+            names |= found_in(pattern, state.nodes.rows)
         labelled = selector.get("labelMatch")
         if labelled:
-            chosen = matching.label_selector(labelled)
+            chosen = matching.sound_label_selector(labelled)
             if chosen is not None and chosen.requirements:
                 names |= {facts.name for facts in state.nodes.facts if facts is not None and chosen.matches(facts.labels)}
     return names, below
-
-
-def _matching(state: State, pattern: str) -> set[str]:
-    try:
-        compiled = re.compile(pattern)
-    except re.error:
-        return set()
-    return {name for name in state.nodes.rows if compiled.search(name)}
 
 
 def _as_stated(state: State, stated: Mapping[str, Any]) -> HyperTree:

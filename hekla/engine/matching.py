@@ -134,6 +134,18 @@ def label_selector(tree: Tree | None) -> LabelSelector | None:
     return LabelSelector((*equal, *requirements(tree.get("matchExpressions"))))
 
 
+def sound_label_selector(tree: Tree | None) -> LabelSelector | None:
+    """The same where nobody has looked at it before: None for one that Kubernetes would not take."""
+    try:
+        found = label_selector(tree)
+    except ValueError:
+        return None
+    lists = {"In": True, "NotIn": True, "Exists": False, "DoesNotExist": False}
+    if found is None or any(lists.get(one.operator) is not bool(one.values) for one in found.requirements):
+        return None
+    return found
+
+
 def _fields(expressions: Sequence[Tree] | None) -> tuple[Requirement, ...]:
     """Expressions over a node's fields, of which there is one: its name, one at a time.  Raises ValueError for any other."""
     result = requirements(expressions)

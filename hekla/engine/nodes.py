@@ -295,7 +295,10 @@ class NodeTable:
         for image in old.images if old is not None else ():
             self.images[image][1].discard(row)
         for image, size in facts.images.items():
-            self.images.setdefault(image, (size, set()))[1].add(row)
+            known = self.images.get(image)
+            if known is None or not known[1]:
+                self.images[image] = known = (size, set())
+            known[1].add(row)
         self.facts[row] = facts
         return row
 

@@ -197,11 +197,14 @@ class Pipeline:
         for _, own in self.filters:
             failed = np.zeros(len(nodes), dtype=np.bool_)
             going = remaining.copy()
+            refused: dict[str, Bools] = {}
             for one in own:
                 passed = one.mask(pods, view, task)
                 if passed is None:
                     continue
-                bad = going & ~passed
+                bad = refused[one.name] = going & ~passed
+                if one.silent_after in refused:
+                    bad = bad & ~refused[one.silent_after]
                 _note_each(errors, one, pods, bad)
                 failed |= bad
                 if one.code is Code.UNRESOLVABLE:

@@ -71,6 +71,8 @@ class Filter:
     plugin: str = ""
     detail: Callable[[PodClass, int], str] | None = None
     """A reason of its own for each node (by row), where the words depend on the node."""
+    silent_after: str = ""
+    """Another filter of the plugin: where that one refuses, this one does not say so too."""
 
 
 class Running(Protocol):
@@ -110,6 +112,8 @@ class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
 
     made: ClassVar[frozenset[str]] = frozenset()
     """Fields that `extended` fills, and that are no keys of their own."""
+    by_structure: ClassVar[frozenset[str]] = frozenset()
+    """Fields whose value is read as a structure: names inside in any case, and of a number that should be whole the whole part."""
 
     @classmethod
     def accepts(cls, key: str) -> bool:

@@ -257,6 +257,26 @@ class TermTable:
                     label_set.terms.append(found)
         return found
 
+    def relabel(self, namespace: str, labels: Mapping[str, str]) -> None:
+        """A namespace has these labels now: terms that choose namespaces by label may mean other pods, and are counted anew (`new`)."""
+        self.namespaces[namespace] = labels
+        choosing = [term for term in self.terms.values() if term.select.namespace_selector is not None]
+        for label_set in self.label_sets.values() if choosing else ():
+            if label_set.namespace != namespace:
+                continue
+            for term in choosing:
+                means = term.select.matches(label_set, self.namespaces)
+                if means == (term in label_set.terms):
+                    continue
+                if means:
+                    label_set.terms.append(term)
+                else:
+                    label_set.terms.remove(term)
+                if term not in self.new:
+                    term.matched[:] = 0
+                    term.live[:] = 0
+                    self.new.append(term)
+
     def keep(self, label_sets: set[int], classes: Sequence[PodClass]) -> None:
         """Forget label sets and terms that no pod carries any more."""
         own = {id(pods.label_set) for pods in classes}

@@ -216,6 +216,8 @@ class _Reader:
                 self._problem((*path, key), f"{key} = {value}: a finite number")
                 continue
             if key in known:
+                if known[key].name in kind.by_structure:
+                    value = _structure(value, known[key].type)
                 try:
                     given[key] = msgspec.convert(_boolean(value, known[key].type), known[key].type)
                 except msgspec.ValidationError as error:
@@ -294,6 +296,23 @@ def _what_can_be_read(key: str, value: Any, kind: Any) -> dict[str, Any]:
             except msgspec.ValidationError:
                 continue
     return {key: good}
+
+
+def _structure(value: Any, kind: Any) -> Any:
+    """A section as the original reads it (plugins-placement 0.2, decode): without regard to case and to what is behind a point."""
+    if kind is int and isinstance(value, float) and math.isfinite(value):
+        return int(value)
+    inner = typing.get_args(kind)
+    if isinstance(value, list) and inner:
+        return [_structure(one, inner[0]) for one in value]
+    if not isinstance(value, Mapping):
+        return value
+    if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
+        return {name: _structure(one, inner[-1] if inner else Any) for name, one in value.items()}
+    fields = {one.encode_name.lower(): one for one in msgspec.structs.fields(kind)}
+    return {
+        fields[name].encode_name: _structure(one, fields[name].type) for key, one in value.items() if (name := str(key).lower()) in fields
+    }
 
 
 def _boolean(value: Any, kind: Any) -> Any:

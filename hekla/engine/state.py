@@ -284,7 +284,9 @@ class State:
         ):
             allocatable[name] += number(annotations.get(annotation, ""))
         images = {
-            image_name(name): int(image.get("sizeBytes", 0)) for image in status.get("images") or () for name in image.get("names") or ()
+            image_name(name): int(image.get("sizeBytes", 0))
+            for image in reversed(status.get("images") or ())  # of a name that is there twice the first one's size counts
+            for name in image.get("names") or ()
         }
         before = self.nodes.version
         self.nodes.upsert(
@@ -454,7 +456,8 @@ class State:
 
     def _upsert_namespace(self, tree: Tree) -> None:
         name = key_of(tree)
-        self.terms.namespaces[name] = dict((tree.get("metadata") or {}).get("labels") or {})
+        self.terms.relabel(name, dict((tree.get("metadata") or {}).get("labels") or {}))
+        self._count_new_terms()
         self.upsert_other("Namespace", tree)
 
     def upsert_other(self, kind: str, obj: Any) -> None:

@@ -102,14 +102,20 @@ class _Caller:
 
     def _PredicateFn(self, call: Mapping[str, Any]) -> dict[str, Any]:
         task = self._task(call)
-        view = NodeView(self.session.state.nodes, np.array([self.session.state.nodes.rows[call["node"]]]))
+        row = self.session.state.nodes.rows[call["node"]]
+        view = NodeView(self.session.state.nodes, np.array([row]))
         statuses: list[dict[str, Any]] = []
         for _, filters in self.session.hooks.pipeline.filters:
+            refused: set[str] = set()
             for one in filters:
                 passed = one.mask(task.pods, view, task)
                 if passed is None or passed[0]:
                     continue
-                statuses.append({"code": int(one.code), "reason": one.reason, "plugin": one.plugin})
+                refused.add(one.name)
+                if one.silent_after in refused:
+                    continue
+                reason = one.reason if one.detail is None else one.detail(task.pods, row)
+                statuses.append({"code": int(one.code), "reason": reason, "plugin": one.plugin})
                 if one.code is Code.UNRESOLVABLE:
                     break
             if statuses:

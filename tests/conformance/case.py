@@ -50,6 +50,7 @@ def policy_of(case: Case, actions: list[str]) -> Policy:
 
 
 _FEEDS = (
+    ("namespaces", State.upsert_namespace),
     ("nodes", State.upsert_node),
     ("pods", State.upsert_pod),
     ("podgroups", State.upsert_pod_group),
@@ -76,5 +77,5 @@ def feed(state: State, objects: Mapping[str, Any], knobs: Mapping[str, Any]) -> 
         }
     if knobs.get("node_usage"):
         state.others["NodeUsage"] = {
-            name: {**usage, "age": knobs.get("metrics_age_seconds")} for name, usage in knobs["node_usage"].items()
+            name: {"metrics_age_seconds": knobs.get("metrics_age_seconds"), **usage} for name, usage in knobs["node_usage"].items()
         }

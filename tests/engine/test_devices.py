@@ -405,7 +405,9 @@ def test_recorded_ascend_fitting() -> None:
             info["ID"], asked["Type"], info["Count"], info["Devmem"], info["Devcore"], None,
             usage.get("Used", 0), usage.get("Usedmem", 0), usage.get("Usedcores", 0),
         )  # fmt: skip
-        found = ascend.fits(card, asked.get("Memreq", 0), asked.get("Coresreq", 0), case["input"].get("isHAMiCore", False))
+        in_core_mode, settings = case["input"].get("isHAMiCore", False), device["config"]
+        right_kind = asked["Type"] == settings["CommonWord"] and (settings.get("hamiVnpuCore", False) or not in_core_mode)
+        found = right_kind and ascend.fits(card, asked.get("Memreq", 0), asked.get("Coresreq", 0), in_core_mode)
         assert found == case["expect"]["result"], case["name"]
     for case in rows(f"{HAMI}/Test_trimMemory.json"):
         context = case["context"]

@@ -103,3 +103,16 @@ def test_recorded_interest() -> None:
         pods = PodClasses(ResourceSpace(), TermTable()).intern("default", {}, {}, tree["spec"])
         plugin = Extender(ExtenderArguments(managed=case["input"]["managedResources"] or []), {})
         assert plugin.interested(pods) == case["expect"]["expected"], case["name"]
+
+
+@pytest.mark.skipif(not CASES.exists(), reason="the recorded cases are not here")
+def test_recorded_mentions() -> None:
+    for name in ("TestHasManagedResources", "TestHasResourcesInList"):
+        for case in json.loads((CASES / f"{name}.json").read_text()):
+            given = case["input"]
+            if not given["managedResources"]:
+                continue  # Without a list the original does not come as far as this.
+            containers = given.get("containers") or [{"name": "c", "resources": {"requests": given.get("resources") or {}}}]
+            pods = PodClasses(ResourceSpace(), TermTable()).intern("default", {}, {}, {"containers": containers})
+            plugin = Extender(ExtenderArguments(managed=given["managedResources"]), {})
+            assert plugin.interested(pods) == case["expect"]["expected"], case["name"]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
 from hekla.api import topology
+from hekla.api.patterns import found_in
 from hekla.api.selectors import of_object
 
 Nodes = Mapping[str, Mapping[str, str]]
@@ -20,11 +20,7 @@ def names_of(member: topology.Member, nodes: Nodes) -> set[str]:
     if selector.exact_match is not None:
         return {selector.exact_match.name} - {""}
     if selector.regex_match is not None:
-        try:
-            pattern = re.compile(selector.regex_match.pattern)
-        except re.error:
-            return set()
-        return {name for name in nodes if pattern.search(name)}
+        return found_in(selector.regex_match.pattern, nodes)
     if selector.label_match is not None:
         if not selector.label_match.match_labels and not selector.label_match.match_expressions:
             return set()

@@ -111,9 +111,9 @@ class Extender(Plugin):
         return True
 
     def interested(self, pods: PodClass) -> bool:
-        """Whether a pod mentions a managed resource; without a list, always."""
+        """Whether a pod mentions a managed resource, be it with none of it; without a list, always."""
         return not self.arguments.managed or any(
-            amounts.get(name, 0.0) > 0
+            amounts.get(name, 0.0) > 0 or (name in amounts and name not in (CPU, MEMORY))  # these two are in every list
             for one in (*pods.containers, *pods.init_containers)
             for amounts in (one.limits, one.requests)
             for name in self.arguments.managed

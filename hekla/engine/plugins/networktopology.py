@@ -12,7 +12,7 @@ from hekla.engine.hypernodes import ROOT, HyperTree
 from hekla.engine.nodes import Bools, NodeView
 from hekla.engine.plugin import MAX_SCORE, Arguments, Depends, Plugin, Score
 from hekla.engine.resources import CPU, MEMORY, Amounts, Floats, add, empty, less_equal
-from hekla.engine.tasks import Group, Job, SubJob, Task
+from hekla.engine.tasks import Group, Job, Status, SubJob, Task
 
 if TYPE_CHECKING:
     from hekla.engine.podclass import PodClass
@@ -49,6 +49,7 @@ class NetworkTopologyAware(Plugin):
 
     name = "network-topology-aware"
     Arguments = NetworkTopologyArguments
+    minds_no_nodes = True
 
     def __init__(self, arguments: NetworkTopologyArguments, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
@@ -66,6 +67,16 @@ class NetworkTopologyAware(Plugin):
         """What was free when the cycle began, `[domains]`, by kind of room and resource; computed once asked for."""
         self.nearness: dict[str, Floats] = {}
         """For each domain that was asked about: how near the leaves are to it, `[leaves + 1]`."""
+        self.leaving: dict[str, Task] = {}
+        """Tasks that this cycle evicts: their domains are that much emptier."""
+
+    def allocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
+        if self.leaving:
+            self.leaving.pop(task.key, None)  # Its eviction was undone.
+
+    def deallocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
+        if task.status is Status.RELEASING:
+            self.leaving[task.key] = task
 
     # ------------------------------------------------------------------------------------------------- which domains
 
@@ -185,7 +196,7 @@ class NetworkTopologyAware(Plugin):
                 continue
             column = nodes.space.column(resource)
             allocatable = self.tree.sums(nodes.allocatable[column])
-            filled = self.tree.sums(nodes.used[column] + nodes.pipelined[column]) + wanted
+            filled = self.tree.sums(self._held(resource, column)) + wanted
             over |= filled > allocatable
             total += weight * filled / np.where(allocatable > 0, allocatable, 1.0)
             weights += weight
@@ -193,6 +204,14 @@ class NetworkTopologyAware(Plugin):
             total /= weights
         total[over] = 0.0
         return total
+
+    def _held(self, resource: str, column: int) -> Floats:
+        """`[nodes]`: what is in use, with what this cycle promised and without what it evicts."""
+        nodes = self.session.state.nodes
+        held: Floats = nodes.used[column] + nodes.pipelined[column]
+        for task in self.leaving.values():
+            held[task.row] -= task.request.amounts.get(resource, 0.0)
+        return held
 
     # ------------------------------------------------------------------------------------------------- which node
 
@@ -224,7 +243,7 @@ class NetworkTopologyAware(Plugin):
             shared = self.tree.tier_shared_with(domain)
             if highest > lowest:
                 found[:-1] = np.where(shared >= 0, (highest - shared) / (highest - lowest), 0.0)
-            same = np.array([leaf == domain for leaf in self.tree.leaf_names]) | (highest == lowest)
+            same = np.array([leaf == domain for leaf in self.tree.leaf_names]) | ((highest == lowest) & (shared >= 0))
             found[:-1][same] = 1.0
         return found
 

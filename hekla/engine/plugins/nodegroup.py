@@ -14,7 +14,7 @@ from hekla.engine.nodes import ABSENT, Bools, NodeView
 from hekla.engine.plugin import Arguments, Code, Depends, Filter, Plugin, Score
 from hekla.engine.queues import ROOT, Queue
 from hekla.engine.resources import EPSILON, Amounts, Floats, add, amounts, subtract
-from hekla.engine.tasks import ALLOCATED, Job, Task
+from hekla.engine.tasks import ALLOCATED, Job, Status, Task
 
 if TYPE_CHECKING:
     from hekla.engine.podclass import PodClass
@@ -187,7 +187,10 @@ class NodeGroup(Plugin):
         self._recount(job)
 
     def _recount(self, job: Job) -> None:
-        """A batch goes to many nodes; what its queue holds in each group is counted anew, only where limits ask for it."""
+        """A batch goes to many nodes; what its queue holds in each group is counted anew, only where limits ask for it.
+
+        What is promised to a pod until others have left counts like what it holds.
+        """
         queue = self.session.state.queues.get(job.queue)
         if queue is None or LIMITS not in queue.annotations:
             return
@@ -195,7 +198,7 @@ class NodeGroup(Plugin):
             del self.held[key]
         for other in self.session.jobs():
             if other.queue == job.queue:
-                for status in ALLOCATED:
+                for status in (*ALLOCATED, Status.PIPELINED):
                     for task in other.counts.statuses[status].values():
                         self._count(other, task.row, task.request.amounts, 1.0)
 

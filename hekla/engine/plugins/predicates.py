@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -31,6 +31,9 @@ DEFAULT_SHAPE = ({"utilization": 0, "score": 10}, {"utilization": 100, "score": 
 
 
 class PredicatesArguments(Arguments, frozen=True):
+    by_structure: ClassVar[frozenset[str]] = frozenset({
+        "volume_binding_weight", "volume_binding_timeout", "volume_binding_shape", "claims_timeout",
+    })  # fmt: skip
     node_affinity: bool = msgspec.field(default=True, name="predicate.NodeAffinityEnable")
     node_ports: bool = msgspec.field(default=True, name="predicate.NodePortsEnable")
     taint_toleration: bool = msgspec.field(default=True, name="predicate.TaintTolerationEnable")
@@ -43,7 +46,7 @@ class PredicatesArguments(Arguments, frozen=True):
     dynamic_resources: bool = msgspec.field(default=True, name="predicate.DynamicResourceAllocationEnable")
     volume_binding_weight: int = msgspec.field(default=1, name="volumebinding.weight")
     volume_binding_timeout: int = msgspec.field(default=600, name="volumebinding.bindTimeoutSeconds")
-    volume_binding_shape: list[dict[str, Any]] = msgspec.field(default=[], name="volumebinding.shape")
+    volume_binding_shape: list[dict[str, int]] = msgspec.field(default=[], name="volumebinding.shape")
     claims_timeout: int = msgspec.field(default=10, name="dynamicresources.filterTimeoutSeconds")
 
     def extended(self, rest: Mapping[str, Any]) -> PredicatesArguments:
@@ -117,7 +120,7 @@ class Predicates(Plugin):
             reason = "node(s) didn't match pod anti-affinity rules"
             yield Filter("PodAntiAffinity", reason, helps, cluster, self._anti_affinity)
             reason = "node(s) didn't satisfy existing pods anti-affinity rules"
-            yield Filter("ExistingAntiAffinity", reason, helps, cluster, self._existing_anti_affinity)
+            yield Filter("ExistingAntiAffinity", reason, helps, cluster, self._existing_anti_affinity, silent_after="PodAntiAffinity")
         if on.volume_limits:
             yield Filter("NodeVolumeLimits", "node(s) exceed max volume count", helps, cluster, self._volume_limits)
         if on.volume_zone:

@@ -6,7 +6,7 @@ Reference: plugins-placement 4.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -51,6 +51,7 @@ class Proportional(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class StrategyFitArguments(Arguments, frozen=True):
+    by_structure: ClassVar[frozenset[str]] = frozenset({"weight", "resources", "sra", "proportional"})
     weight: int = msgspec.field(default=_DEFAULT_WEIGHT, name="resourceStrategyFitWeight")
     resources: dict[str, Strategy] = {}
     sra: Scarce = Scarce()
