@@ -57,7 +57,7 @@ def test_nobody_moves_where_all_are_busy_or_all_are_idle() -> None:
 
 def test_the_least_important_go_first_and_the_marked_stay() -> None:
     here = world(**LIMITS)
-    here.pod("dear", node="busy", cpu=1, spec={"priority": 100}, job="old")
+    here.pod("dear", node="busy", cpu=1, spec={"priority": 100}, job="old", annotations={"volcano.sh/task-priority": "-9"})
     here.pod("cheap", node="busy", cpu=3, spec={"priority": -5}, job="old")
     here.pod("marked", node="busy", cpu=1, spec={"priority": -9}, job="old", preemptable=False)
     here.now += 301

@@ -123,5 +123,5 @@ class Rescheduling(Plugin):
 
 
 def _least_missed(task: Task) -> tuple[int, int]:
-    """Low priority first; among equals best effort, then burstable, then guaranteed."""
-    return task.priority, 0 if task.best_effort else 2 if guaranteed(task.pods) else 1
+    """Low priority first, as the pod's class has it; among equals best effort, then burstable, then guaranteed."""
+    return task.pod_priority, 0 if task.best_effort else 2 if guaranteed(task.pods) else 1
