@@ -6,6 +6,7 @@ Reference: scheduler-core 2.5 to 2.10.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -193,10 +194,12 @@ def claims_to_come(spec: Tree, status: Tree) -> tuple[str, ...]:
 
 
 def number(text: str) -> float:
+    """What a text says; nothing where it is no number that one can count with."""
     try:
-        return float(text)
+        found = float(text)
     except ValueError:
         return 0.0
+    return found if math.isfinite(found) else 0.0
 
 
 def optional_amounts(quantities: Tree | None) -> Amounts:

@@ -277,12 +277,14 @@ class State:
     def _upsert_node(self, tree: Tree) -> None:
         meta, spec, status = tree.get("metadata") or {}, tree.get("spec") or {}, tree.get("status") or {}
         annotations = dict(texts(meta, "annotations"))
-        allocatable = resources.amounts(status.get("allocatable"))
+        allocatable, capacity = resources.amounts(status.get("allocatable")), resources.amounts(status.get("capacity"))
         for name, annotation in (
             (resources.CPU, "volcano.sh/oversubscription-cpu"),
             (resources.MEMORY, "volcano.sh/oversubscription-memory"),
         ):
-            allocatable[name] += number(annotations.get(annotation, ""))
+            more = number(annotations.get(annotation, ""))
+            allocatable[name] += more
+            capacity[name] += more if capacity[name] else 0.0  # A node that does not state it has what it can give away.
         images = {
             image_name(name): int(image.get("sizeBytes", 0))
             for image in reversed(status.get("images") or ())  # of a name that is there twice the first one's size counts
@@ -296,7 +298,7 @@ class State:
                 taints=tuple(Taint(one.get("key", ""), one.get("value", ""), one.get("effect", "")) for one in spec.get("taints") or ()),
                 unschedulable=bool(spec.get("unschedulable")),
                 allocatable=allocatable,
-                capacity=resources.amounts(status.get("capacity")),
+                capacity=capacity,
                 images=images,
                 annotations={key: value for key, value in annotations.items() if says_something(key)},
             )
@@ -340,9 +342,9 @@ class State:
         self.version += 1
         job.has_group, job.shadow = True, False
         job.pg_uid = meta.get("uid", "")
+        job.title = title_of(meta) or job.name
         job.queue = spec.get("queue", "") or self.default_queue
         job.creation = instant(meta.get("creationTimestamp", "") or "")
-        job.title = title_of(meta) or job.name
         job.min_available = min_available
         job.min_resources, job.min_quantities = min_resources, dict(minimum or {})
         job.role_minimums, job.role_total = roles, sum(roles.values())
@@ -572,16 +574,16 @@ class State:
         if not known:
             self.sums.leave(job)
             self.active.pop(job.key, None)
-            return
-        job.priority = self.priority_classes.get(job.priority_class, self.default_priority)
-        if job.shadow and job.priority_class == "" and job.tasks:
             if job.key in self.jobs and (job.has_group or job.counts.statuses[Status.PENDING]):
                 self.strays[job.key] = job
             else:
                 self.strays.pop(job.key, None)
-            job.priority = max(task.priority for task in job.tasks.values())
+            return
         if self.strays:
             self.strays.pop(job.key, None)
+        job.priority = self.priority_classes.get(job.priority_class, self.default_priority)
+        if job.shadow and job.priority_class == "" and job.tasks:
+            job.priority = max(task.priority for task in job.tasks.values())
         self.sums.look(job)
         if job.phase in NOT_LET_IN or job.counts.statuses[Status.PENDING]:
             self.active[job.key] = job

@@ -198,3 +198,18 @@ def test_a_section_is_read_in_any_case_and_of_a_fraction_the_whole_part():
     assert fit.arguments.sra.enable and fit.scarce == {"nvidia.com/gpu": 2}
     assert predicates.arguments.claims_timeout == 3
     assert predicates.shape(np.array([0.0, 40.0, 80.0, 100.0])).tolist() == [100.0, 50.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(("stated", "capacity", "expected"), [
+    ("4000", "4", (8000.0, 8000.0)), ("4000", None, (8000.0, 8000.0)), ("much", "5", (4000.0, 5000.0)), ("inf", "5", (4000.0, 5000.0)),
+])  # fmt: skip
+def test_what_a_node_lends_beyond_its_own_is_part_of_its_capacity(stated, capacity, expected):
+    """scheduler-core 2.11; load is measured by it (plugins-placement 11)."""
+    here = World(policy(plugins=["usage"], actions="allocate"))
+    here.state.upsert_node({
+        "metadata": {"name": "n1", "annotations": {"volcano.sh/oversubscription-cpu": stated}},
+        "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}, "capacity": {"cpu": capacity} if capacity else {}},
+    })  # fmt: skip
+    nodes = here.state.nodes
+    column = nodes.space.column("cpu")
+    assert (nodes.allocatable[column][0], nodes.capacity(column)[0]) == expected
