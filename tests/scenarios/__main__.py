@@ -1,6 +1,7 @@
 """`python -m tests.scenarios [--full] [--seconds N] [--missing] [PAGE ...]`.
 
-Without `--full` it stops after half a minute and leaves the slow lane out; what was not run by then is said.
+Runs the tests that carry scenarios, those of the slow lane with `--full` only, and says what was not run.  What pytest says meanwhile
+goes to the standard error, the table to the standard output.
 """
 
 from __future__ import annotations
@@ -16,10 +17,9 @@ from collections import defaultdict
 from pathlib import Path
 
 from tests.scenarios import pages
-from tests.scenarios.selection import PAGES_VARIABLE, RESULTS
+from tests.scenarios.selection import FULL, PAGES_VARIABLE, RESULTS
 
 ROOT = Path(__file__).parents[2]
-QUICK_SECONDS = 30.0
 GRACE_SECONDS = 3.0
 WORKERS = "3"  # tests of daemons wait more than they compute
 
@@ -29,8 +29,8 @@ Scenario = tuple[str, str]
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.scenarios", description=__doc__)
     parser.add_argument("pages", nargs="*", help="only these pages")
-    parser.add_argument("--full", action="store_true", help="run everything to its end, the slow lane too")
-    parser.add_argument("--seconds", type=float, default=QUICK_SECONDS, help="how long the tests may take without --full")
+    parser.add_argument("--full", action="store_true", help="run the slow lane too")
+    parser.add_argument("--seconds", type=float, help="how long the tests may take (default: until their end)")
     parser.add_argument("--missing", action="store_true", help="list the scenarios that no test carries, and those that fail")
     options = parser.parse_args(argv)
     reference = pages.read()
@@ -39,12 +39,18 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     if options.pages:
         reference = {page: names for page, names in reference.items() if page in options.pages}
-    covered, ended = outcomes(run(options.pages, None if options.full else options.seconds))
-    report(reference, covered, ended, list_missing=options.missing)
-    return 0
+    lines = run(options.pages, options.seconds, full=options.full)
+    if not any("collected" in line for line in lines):
+        print(
+            "no test was collected: pytest's words are above" + (", or it had too little time" if options.seconds else ""), file=sys.stderr
+        )
+        return 1
+    covered, ended = outcomes(lines)
+    report(reference, covered, ended, list_missing=options.missing, full=options.full)
+    return int(any("failed" in how for how in ended.values()))
 
 
-def run(only: list[str], seconds: float | None) -> list[dict[str, object]]:
+def run(only: list[str], seconds: float | None, *, full: bool) -> list[dict[str, object]]:
     """The lines that the plugin wrote: what was collected, and how each test ended."""
     with tempfile.TemporaryDirectory() as directory:
         results = Path(directory) / "results"
@@ -52,19 +58,13 @@ def run(only: list[str], seconds: float | None) -> list[dict[str, object]]:
         command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.scenarios.selection", "-p", "no:cacheprovider",
                    "--continue-on-collection-errors", "--tb=no", "-n", WORKERS,
                    "--dist", "worksteal"]  # fmt: skip
-        if seconds is not None:
-            command += ["-m", "not slow"]
         command += carriers()
-        log = Path(directory) / "log"
-        with log.open("wb") as output:
-            process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output, start_new_session=True,
-                                       env={**os.environ, RESULTS: str(results), PAGES_VARIABLE: " ".join(only)})  # fmt: skip
-            try:
-                process.wait(seconds)
-            except subprocess.TimeoutExpired:
-                _stop(process)
-        if not results.stat().st_size:
-            sys.stderr.write(log.read_text(errors="replace")[-3000:])
+        given = {**os.environ, RESULTS: str(results), PAGES_VARIABLE: " ".join(only), FULL: "1" if full else ""}
+        process = subprocess.Popen(command, cwd=ROOT, stdout=sys.stderr, start_new_session=True, env=given)
+        try:
+            process.wait(seconds)
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
+            _stop(process)
         return [json.loads(line) for line in results.read_text().splitlines() if line.endswith("}")]
 
 
@@ -99,7 +99,9 @@ def outcomes(lines: list[dict[str, object]]) -> tuple[set[Scenario], dict[Scenar
     return covered, ended
 
 
-def report(reference: dict[str, list[str]], covered: set[Scenario], ended: dict[Scenario, set[str]], *, list_missing: bool) -> None:
+def report(
+    reference: dict[str, list[str]], covered: set[Scenario], ended: dict[Scenario, set[str]], *, list_missing: bool, full: bool
+) -> None:
     print(f"{'page':<20}{'scenarios':>10}{'covered':>10}{'pass':>10}{'fail':>10}{'not run':>10}")
     totals = [0, 0, 0, 0, 0]
     for page, names in reference.items():
@@ -116,7 +118,7 @@ def report(reference: dict[str, list[str]], covered: set[Scenario], ended: dict[
     if unknown:
         print("tests carry scenarios that the reference does not have: " + ", ".join(f"{page} {name}" for page, name in unknown))
     scenarios, with_tests, passing_total, _, not_run = totals
-    rest = f", {not_run} skipped or not run in the time given" if not_run else ""
+    rest = f", {not_run} skipped or not run{'' if full else ' (--full runs the slow lane too)'}" if not_run else ""
     print(f"{scenarios} scenarios, {with_tests} covered, {passing_total} pass{rest}")
 
 

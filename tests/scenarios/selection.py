@@ -14,6 +14,8 @@ import pytest
 
 RESULTS = "HEKLA_SCENARIO_RESULTS"
 PAGES_VARIABLE = "HEKLA_SCENARIO_PAGES"
+FULL = "HEKLA_SCENARIO_FULL"
+"""Set: the slow lane is run, too; otherwise its tests are only counted as there."""
 PAGES = os.environ.get(PAGES_VARIABLE, "").split()
 """Only tests of these pages; none: all."""
 SLOWER = ("cluster", "apiserver", "server", "api", "client")
@@ -28,11 +30,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if marks and (not PAGES or any(page in PAGES for page, _ in marks)):
             item.user_properties.append(("scenarios", marks))
             kept.append(item)
-    # Tests that start servers come last, so that little is lost when the time is up.
-    items[:] = sorted(kept, key=_slowness)
     # Under pytest-xdist only workers collect; the first one speaks for all.
     if getattr(config, "workerinput", {"workerid": "gw0"})["workerid"] == "gw0":
-        _write({"collected": [dict(item.user_properties)["scenarios"] for item in items]})
+        _write({"collected": [dict(item.user_properties)["scenarios"] for item in kept]})
+    if not os.environ.get(FULL):
+        kept = [item for item in kept if item.get_closest_marker("slow") is None]
+    # Tests that start servers come last, so that little is lost when the time is up.
+    items[:] = sorted(kept, key=_slowness)
 
 
 def _slowness(item: pytest.Item) -> int:
