@@ -86,7 +86,8 @@ def _changed(writer: Writer, call: Call, parts: Parts, row: Row, change: Callabl
 
 def known(owners: Owners, kind: Kind) -> bool:
     """Whether all that is booked was booked in the version in which the object is written now."""
-    return len(owners.heads) <= ownership.MOST_UPDATERS and all(head.version == kind.api_version for head in owners.heads)
+    version = kind.api_version
+    return len(owners.heads) <= ownership.MOST_UPDATERS and all(head.version == version for head in owners.heads)
 
 
 def bind(collection: Collection, row: Row, node: str, said: Json) -> Write | None:

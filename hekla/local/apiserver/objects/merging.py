@@ -219,9 +219,12 @@ def compare(node: Node, old: Json, new: Json, marks: Marks | None = None, withou
         new = {name: value for name, value in new.items() if name not in without}
     found = _Comparison(marks)
     found.maps(node, old, new, ())
-    return Difference(tuple(p for p in found.added if p and p[0][2:] not in without),
-                      tuple(p for p in found.modified if p[0][2:] not in without),
-                      tuple(p for p in found.removed if p and p[0][2:] not in without))  # fmt: skip
+    return Difference(*(counting(paths, without) for paths in (found.added, found.modified, found.removed)))
+
+
+def counting(paths: list[Path], without: frozenset[str]) -> tuple[Path, ...]:
+    """Paths of fields that count, the object itself left out."""
+    return tuple([path for path in paths if path and path[0][2:] not in without])
 
 
 # --- what an applied object says -----------------------------------------------------------------------------------------

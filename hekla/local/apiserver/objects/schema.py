@@ -23,6 +23,7 @@ IMPLICIT = frozenset({"apiVersion", "kind", "metadata"})
 NUMBERS = (int, float)
 LONGEST_REMEMBERED, MOST_REMEMBERED = 64, 256
 """Signs of a text, and texts of a pattern."""
+EITHER = [{"type": "integer"}, {"type": "string"}]
 WHOLE = ("enum", "nullable", "additionalProperties", "minProperties", "maxProperties", "x-kubernetes-embedded-resource")
 """What a schema may say of an object as a whole."""
 
@@ -169,7 +170,8 @@ def _copied(value: Any) -> Any:
 
 def checker(schema: Json, *, root: bool = False) -> Checker | None:
     """Whether a value fits the schema; None where every value does.  CEL rules are not asked."""
-    tests = [test for test in (_type_check(schema, root), *_juncture_checks(schema)) if test is not None]
+    junctures = [] if _says_it_twice(schema) else _juncture_checks(schema)
+    tests = [test for test in (_type_check(schema, root), *junctures) if test is not None]
     if "enum" in schema:
         tests.append(_enum_check(schema["enum"]))
     if not tests:
@@ -184,6 +186,12 @@ def checker(schema: Json, *, root: bool = False) -> Checker | None:
         return all(test(value) for test in tests)
 
     return check
+
+
+def _says_it_twice(schema: Json) -> bool:
+    """Whether a schema is that of a quantity: it is an integer or a string by its mark, and by a choice of types once more."""
+    junctures = [name for name in ("allOf", "anyOf", "oneOf", "not") if schema.get(name)]
+    return bool(schema.get("x-kubernetes-int-or-string")) and junctures == ["anyOf"] and schema["anyOf"] == EITHER
 
 
 class ChangeChecker(Protocol):

@@ -42,7 +42,7 @@ OLD_VOLUMES = {
     "rbd": "deprecated in v1.28, non-functional in v1.31+",
 }
 SUSPECT = frozenset((
-    "nodeSelector", "affinity", "topologySpreadConstraints", "hostAliases", "imagePullSecrets", "overhead", "initContainers",
+    "affinity", "topologySpreadConstraints", "hostAliases", "imagePullSecrets", "overhead", "initContainers",
     "ephemeralContainers",
 ))  # fmt: skip
 """Fields of a pod's spec that must be looked into."""
@@ -70,7 +70,9 @@ def of_name(tree: Json, what: str) -> Iterator[str]:
 
 def _harmless(spec: Json, metadata: Json) -> bool:
     """Whether a pod plainly deserves no word, as nearly all do."""
-    containers, annotations = spec.get("containers") or [], metadata.get("annotations")
+    containers, annotations, selector = spec.get("containers") or [], metadata.get("annotations"), spec.get("nodeSelector")
+    if selector and not OLD_LABELS.keys().isdisjoint(selector):
+        return False
     if not SUSPECT.isdisjoint(spec) or len(containers) != 1:
         return False
     if annotations and not OLD_ANNOTATIONS.keys().isdisjoint(annotations):
