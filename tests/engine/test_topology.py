@@ -118,3 +118,17 @@ def test_the_closest_common_domain(racks: World) -> None:
     assert tree.common("s0", "s0") == "s0"
     assert tree.common("", "s1") == "s1"
     assert tree.common("s0", "nowhere") == ""
+
+
+def test_a_pod_that_found_no_room_in_its_domain_names_the_domain(racks: World) -> None:
+    racks.job("job", pods=0, min_available=1, group=hard(1))
+    racks.pod("first", job="job", cpu=2, node="s0-n1")
+    racks.pod("next", job="job", cpu=4)
+    said = {one.pod: one.message for one in racks.run().conditions}
+    assert said["default/next"] == "In hyperNode s0: 0/2 nodes are unavailable: 2 Insufficient cpu."
+
+
+def test_where_the_whole_cluster_is_searched_no_domain_is_named(racks: World) -> None:
+    racks.job("job", pods=1, cpu=4, group={"networkTopology": {"mode": "soft"}})
+    said = {one.message for one in racks.run().conditions}
+    assert said == {"0/4 nodes are unavailable: 4 Insufficient cpu."}

@@ -16,6 +16,7 @@ import numpy as np
 from hekla.engine.actions.singles import Singles, plain
 from hekla.engine.faults import fault
 from hekla.engine.heap import Heap, Line
+from hekla.engine.hypernodes import ROOT as CLUSTER
 from hekla.engine.nodes import Bools
 from hekla.engine.queues import Queue
 from hekla.engine.reasons import FitErrors, Reason
@@ -186,7 +187,7 @@ class _Turns:
             tasks = sheet.tasks[sub_job.uid]
             statement = allocate_nominated(session, queue, sub_job, tasks) if sub_job.nominated_domain else None
             if statement is None:
-                statement = allocate_tasks(session, queue, sub_job, tasks, None, alone and session.job_ready(job))
+                statement = allocate_tasks(session, queue, sub_job, tasks, CLUSTER, alone and session.job_ready(job))
         if statement is None:
             return False
         if not session.job_ready(job):
@@ -389,7 +390,7 @@ def _try_sub_job(session: Session, queue: Queue, sub_job: SubJob, tasks: list[Ta
         for key in [task.key for task in tasks]:
             sub_job.job.fit_errors.pop(key, None)
         rest = list(tasks)
-        statement = allocate_tasks(session, queue, sub_job, rest, session.nodes_of_domain(domains[at]), False)
+        statement = allocate_tasks(session, queue, sub_job, rest, domains[at], False)
         if statement is None:
             continue
         if statement:
@@ -398,14 +399,13 @@ def _try_sub_job(session: Session, queue: Queue, sub_job: SubJob, tasks: list[Ta
     return found
 
 
-def allocate_tasks(
-    session: Session, queue: Queue, sub_job: SubJob, tasks: list[Task], scope: Bools | None, all_at_once: bool
-) -> Statement | None:
-    """Place tasks (served from the front of the list, which shrinks) until the sub-job is ready.
+def allocate_tasks(session: Session, queue: Queue, sub_job: SubJob, tasks: list[Task], within: str, all_at_once: bool) -> Statement | None:
+    """Place tasks (served from the front of the list, which shrinks) on nodes of a domain until the sub-job is ready.
 
     `all_at_once`: nobody else waits, so what is left may be placed in this turn.
     """
     statement = session.statement()
+    scope = session.nodes_of_domain(within)
     job = sub_job.job
     failed_roles: set[str] = set()
     for task in sub_job.tasks.values() if job.fit_errors else ():
@@ -443,6 +443,8 @@ def allocate_tasks(
         if placed and session.sub_job_ready(sub_job) and not (all_at_once and at < len(tasks) and (again or errors is None)):
             break
         if errors is not None:
+            if scope is not None and errors.reasons and errors.reasons[0].filter != "prefilter":
+                errors.hyper_node = within
             # What does not fit now does not fit for the others of its class either.
             failed = tasks[at : at + _run_length(tasks, at)]
             for one in failed:
