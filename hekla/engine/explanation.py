@@ -293,9 +293,13 @@ def _ceiling(session: Session, one: Shortage) -> str:
     """What is in the way: a queue's own ceiling, a quota, or the cluster's size."""
     if one.limit.startswith("quota"):
         return f"the {one.limit} of its namespace"
-    queue = session.state.queues.get(one.queue)
-    if queue is not None and one.resource in queue.capability:
-        return f"the {one.limit} of queue {one.queue}"
+    name, seen = one.queue, set[str]()
+    while name in session.state.queues and name not in seen:  # a queue that names no capability has its parent's
+        seen.add(name)
+        queue = session.state.queues[name]
+        if one.resource in queue.capability:
+            return f"the {one.limit} of queue {name}"
+        name = queue.parent
     if not session.total.get(one.resource):
         return f"the cluster, where no node has {one.resource},"
     return f"what queue {one.queue} may have of the cluster" if one.queue else "the cluster"

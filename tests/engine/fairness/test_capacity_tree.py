@@ -152,6 +152,16 @@ def test_a_pod_that_no_end_of_others_can_let_in_says_so() -> None:
     )
 
 
+def test_a_ceiling_that_is_the_parents_is_named_as_the_parents() -> None:
+    world = rooted()
+    world.nodes("n1", cpu=8, memory="8Gi")
+    world.queue("above", parent="root", capability=both(2, 4))
+    world.queue("below", parent="above")
+    lone(world, "huge", "below", cpu=3)
+    world.run()
+    assert "it starts once the capability of queue above grows by cpu=1." in world.why("pg-huge")
+
+
 @pytest.mark.scenario("plugins-fairness", 63)
 def test_guarantees_above_the_parent() -> None:
     world = rooted()
