@@ -11,7 +11,9 @@ import pytest
 
 from hekla.engine import resources
 from hekla.engine.podclass import PodClasses, TermTable
+from hekla.engine.reading import resized
 from hekla.engine.resources import CPU, MEMORY, PODS, Amounts, ResourceSpace
+from hekla.engine.state import State
 
 CASES = Path(__file__).parents[2].parent / "shared" / "conformance" / "cases" / "scheduler" / "api"
 pytestmark = pytest.mark.skipif(not CASES.exists(), reason="the recorded cases are not here")
@@ -65,6 +67,55 @@ def test_what_is_left() -> None:
         left = amounts(case["input"]["resource1"])
         resources.subtract(left, amounts(case["input"]["resource2"]))
         assert left == amounts(case["expect"]["expected"])
+
+
+def test_the_larger_of_two() -> None:
+    for case in rows("TestSetMaxResource"):
+        found = resources.maximum(amounts(case["input"]["resource1"]), amounts(case["input"]["resource2"]))
+        assert significant(found) == significant(amounts(case["expect"]["expected"])), case["id"]
+
+
+def test_only_dimensions_that_are_asked_for_are_compared() -> None:
+    for case in rows("TestLessEqualWithDimensionAndResourcesName"):
+        left, right = amounts(case["input"]["resource1"]), amounts(case["input"]["resource2"])
+        asked = amounts(case["input"]["req"]) if case["input"]["req"] is not None else left
+        found = resources.exceeding(left, right, asked)
+        assert (found, not found) == (case["expect"]["expectedResourceNames"], case["expect"]["expectedFlag"]), case["id"]
+    for case in rows("TestGreaterPartlyWithDimension"):
+        left, right, asked = (amounts(case["input"][key] or {}) for key in ("r", "rr", "req"))
+        assert bool(resources.exceeding(left, right, asked)) == case["expect"]["wantBool"], case["id"]
+    for case in rows("TestGreaterPartlyWithRelevantDimensions"):
+        left, asked = amounts(case["input"]["r"]), amounts(case["input"]["req"])
+        right = {name: value for name, value in amounts(case["input"]["rr"]).items() if value or name not in (CPU, MEMORY)}
+        assert resources.exceeds_relevant(left, right, asked) == case["expect"]["wantBool"], case["id"]
+
+
+def test_one_dimension_that_still_fits_is_enough() -> None:
+    for case in rows("TestLessEqualPartlyWithDimensionZeroFiltered"):
+        left, right, asked = (amounts(case["input"][key]) for key in ("r", "rr", "req"))
+        assert resources.less_equal_partly(left, right, asked) == case["expect"]["wantBool"], case["id"]
+
+
+def test_what_pods_hold_while_they_are_resized() -> None:
+    for case in rows("TestGetPodResourceWithResize"):
+        pod = case["input"]["pod"]
+        found = request({"spec": resized(pod["spec"], pod["status"])})
+        assert found == {**significant(amounts(case["expect"]["expected"])), PODS: 1.0}, case["id"]
+
+
+@pytest.mark.parametrize("table", ["AddPod", "RemovePod", "SetNode"])
+def test_what_is_left_on_a_node(table: str) -> None:
+    for case in rows(f"TestNodeInfo_{table}"):
+        state, asked = State(), case["input"]
+        state.upsert_node(asked["node"])
+        for pod in asked["pods"]:
+            state.upsert_pod(pod)
+        for pod in asked.get("rmPods") or ():
+            state.remove_pod(pod)
+        if "updated" in asked:
+            state.upsert_node(asked["updated"])
+        row = state.nodes.rows[asked["node"]["metadata"]["name"]]
+        assert significant(state.nodes.idle_of(row)) == significant(amounts(case["expect"]["expected"]["Idle"])), case["id"]
 
 
 def test_a_pod_counts_as_one() -> None:
