@@ -11,7 +11,7 @@ import numpy as np
 from hekla.engine.hypernodes import ROOT, HyperTree
 from hekla.engine.nodes import Bools, NodeView
 from hekla.engine.plugin import MAX_SCORE, Arguments, Depends, Plugin, Score
-from hekla.engine.resources import CPU, MEMORY, Amounts, Floats, add, empty, less_equal
+from hekla.engine.resources import CPU, EPSILON, MEMORY, Amounts, Floats, add, empty
 from hekla.engine.tasks import Group, Job, Status, SubJob, Task
 
 if TYPE_CHECKING:
@@ -88,14 +88,14 @@ class NetworkTopologyAware(Plugin):
         root = self._search_root(group, domain, topology.highest_tier)
         if root is None:
             return []
-        minimum = self._minimum(group)
+        holds = None if group.allocated_domain else self._could_hold(self._minimum(group), purpose)
         found: dict[int, list[str]] = {}
         queue = [root]
         while queue:
             name = queue.pop(0)
             one = self.tree.by_name[name]
             queue.extend(one.children)
-            if one.tier <= topology.highest_tier and (group.allocated_domain or self._could_hold(name, minimum, purpose)):
+            if one.tier <= topology.highest_tier and (holds is None or holds[self.tree.number[name]]):
                 found.setdefault(one.tier, []).append(name)
         gradient = [found[tier] for tier in sorted(found)]
         return gradient if purpose == "allocate" else self._widest(gradient)
@@ -121,11 +121,15 @@ class NetworkTopologyAware(Plugin):
         assert isinstance(group, SubJob)
         return group.pending_resources()
 
-    def _could_hold(self, name: str, minimum: Amounts, purpose: str) -> bool:
-        """As things stood when the cycle began; a domain that is let through may still turn out too full."""
-        number = self.tree.number[name]
-        kinds = ("idle", "future") if purpose == "allocate" else ("allocatable",)
-        return any(less_equal(minimum, {resource: float(self._totals(kind, resource)[number]) for resource in minimum}) for kind in kinds)
+    def _could_hold(self, minimum: Amounts, purpose: str) -> Bools:
+        """`[domains]`: as things stood when the cycle began; a domain that is let through may still turn out too full."""
+        result = np.zeros(len(self.tree.number), dtype=np.bool_)
+        for kind in ("idle", "future") if purpose == "allocate" else ("allocatable",):
+            holds = np.ones_like(result)
+            for resource, value in minimum.items():
+                holds &= value < self._totals(kind, resource) + EPSILON
+            result |= holds
+        return result
 
     def _totals(self, kind: str, resource: str) -> Floats:
         found = self.totals.get((kind, resource))
