@@ -284,18 +284,26 @@ def _list(value: Any, reader: _Reader, path: Path) -> list[Mapping[str, Any]]:
 
 
 def _what_can_be_read(key: str, value: Any, kind: Any) -> dict[str, Any]:
-    """Of a section, the fields that are as they should be."""
-    if not isinstance(value, Mapping) or not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
-        return {}
-    good = {}
-    types = {one.encode_name: one.type for one in msgspec.structs.fields(kind)}
-    for name, stated in value.items():
-        if name in types:
-            try:
-                good[name] = msgspec.convert(_boolean(stated, types[name]), types[name])
-            except msgspec.ValidationError:
-                continue
-    return {key: good}
+    """Of a section or a list, the fields and entries that are as they should be."""
+    if isinstance(value, Mapping) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        types = {one.encode_name: one.type for one in msgspec.structs.fields(kind)}
+        return {key: _good(((name, stated, types[name]) for name, stated in value.items() if name in types))}
+    inner = typing.get_args(kind)
+    if isinstance(value, list) and inner and typing.get_origin(inner[0]) is dict:
+        of = typing.get_args(inner[0])[1]
+        return {key: [_good((str(name), stated, of) for name, stated in one.items()) for one in value if isinstance(one, Mapping)]}
+    return {}
+
+
+def _good(fields: Iterable[tuple[str, Any, Any]]) -> dict[str, Any]:
+    """Those of the fields, given with their types, that can be read."""
+    found = {}
+    for name, stated, kind in fields:
+        try:
+            found[name] = msgspec.convert(_boolean(stated, kind), kind)
+        except msgspec.ValidationError:
+            continue
+    return found
 
 
 def _structure(value: Any, kind: Any) -> Any:
