@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 
 
 def instant(text: str | None) -> float:
@@ -14,4 +15,9 @@ def instant(text: str | None) -> float:
 
 def stamp(seconds: float) -> str:
     """A time as Kubernetes writes it, in whole seconds."""
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _text(int(seconds))
+
+
+@lru_cache(maxsize=64)  # mostly it is now
+def _text(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -48,7 +48,10 @@ class PodMeta(Struct):
     owner_references: list[OwnerReference] = []
 
     def controller(self) -> OwnerReference | None:
-        return next((owner for owner in self.owner_references if owner.controller), None)
+        for owner in self.owner_references:
+            if owner.controller:
+                return owner
+        return None
 
 
 class PodSpec(Struct):

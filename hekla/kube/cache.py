@@ -69,7 +69,8 @@ class Cache(Generic[T]):
         self._page = page
         self._objects: dict[str, T] = {}
         self._indexers = dict(indexes or {})
-        self._indexes: dict[str, dict[str, dict[str, T]]] = {name: {} for name in self._indexers}
+        self._indexes: dict[str, dict[str, dict[str, None]]] = {name: {} for name in self._indexers}
+        """Index -> value -> keys of the objects that have it, in the order in which they came."""
         self._callbacks: list[Change[T]] = []
         self._on_malformed = on_malformed or (lambda problem: log.warning("%s; it is left out", problem))
         self._synced = asyncio.Event()
@@ -90,7 +91,7 @@ class Cache(Generic[T]):
     def by(self, index: str, value: str) -> list[T]:
         """The objects for which the index function gave `value`."""
         found = self._indexes[index].get(value)
-        return list(found.values()) if found else []
+        return [self._objects[name] for name in found] if found else []
 
     def values(self, index: str) -> Collection[str]:
         """All values of an index that some object has."""
@@ -238,7 +239,9 @@ class Cache(Generic[T]):
             old = None
         self._objects[name] = obj
         for index, values in self._indexers.items():
-            self._reindex(index, name, set(values(old)) if old is not None else set(), obj, set(values(obj)))
+            before, after = values(old) if old is not None else (), values(obj)
+            if before != after:
+                self._reindex(index, name, set(before), set(after))
         for callback in self._callbacks:
             self._tell(callback, old, obj)
 
@@ -248,20 +251,19 @@ class Cache(Generic[T]):
         if old is None:
             return
         for index, values in self._indexers.items():
-            self._reindex(index, name, set(values(old)), None, set())
+            self._reindex(index, name, set(values(old)), set())
         for callback in self._callbacks:
             self._tell(callback, last if last is not None else old, None)
 
-    def _reindex(self, index: str, name: str, before: set[str], obj: T | None, after: set[str]) -> None:
+    def _reindex(self, index: str, name: str, before: set[str], after: set[str]) -> None:
         table = self._indexes[index]
         for value in before - after:
             bucket = table[value]
             del bucket[name]
             if not bucket:
                 del table[value]
-        if obj is not None:
-            for value in after:
-                table.setdefault(value, {})[name] = obj
+        for value in after - before:
+            table.setdefault(value, {})[name] = None
 
     def _tell(self, callback: Change[T], old: T | None, new: T | None) -> None:
         try:

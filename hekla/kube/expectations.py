@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from hekla.api.meta import key as key_of
@@ -63,31 +63,36 @@ class Expectations:
         pending = self._pending.get(key)
         return max(0.0, max(pending.values()) - self._clock()) if pending else 0.0
 
-    @contextmanager
-    def creating(self, key: str, child: str) -> Iterator[None]:
+    def creating(self, key: str, child: str) -> AbstractContextManager[None]:
         """Round the request that creates `child` (its key).  A request that failed for certain expects nothing."""
-        with self._expecting(key, _creation(child)):
-            yield
+        return self._expecting(key, _creation(child))
 
-    @contextmanager
-    def deleting(self, key: str, uid: str) -> Iterator[None]:
+    def deleting(self, key: str, uid: str) -> AbstractContextManager[None]:
         """Round the request that deletes the object of that uid; its being marked as deleting counts as seen."""
-        with self._expecting(key, _deletion(uid)):
-            yield
+        return self._expecting(key, _deletion(uid))
+
+    def pending(self, key: str) -> bool:
+        """Whether something that was written for this key has not been seen, however long it takes."""
+        return key in self._pending
 
     def observe(self, old: Any, new: Any) -> None:
         """A cache listener: fulfils what the change shows."""
         child = new if new is not None else old
         owner = self._owner_of(child) if self._owner_of else None
-        if owner is None or owner not in self._pending:
-            return
+        if owner is not None:
+            self.show(owner, old, new)
+
+    def show(self, key: str, old: Any, new: Any) -> bool:
+        """Fulfils what the change of a child of this key shows; whether that was a creation that was waited for."""
+        if key not in self._pending:
+            return False
         if new is None:
-            self._fulfil(owner, _deletion(uid_of(old)))
-            self._fulfil(owner, _creation(key_of(old)))
-            return
-        self._fulfil(owner, _creation(key_of(new)))
+            self._fulfil(key, _deletion(uid_of(old)))
+            self._fulfil(key, _creation(key_of(old)))
+            return False
         if _is_deleting(new):
-            self._fulfil(owner, _deletion(uid_of(new)))
+            self._fulfil(key, _deletion(uid_of(new)))
+        return self._fulfil(key, _creation(key_of(new)))
 
     def forget(self, key: str) -> None:
         """The controller's object is gone."""
@@ -108,12 +113,13 @@ class Expectations:
             self._fulfil(key, token)
             raise
 
-    def _fulfil(self, key: str, token: str) -> None:
+    def _fulfil(self, key: str, token: str) -> bool:
         pending = self._pending.get(key)
-        if pending is not None:
-            pending.pop(token, None)
-            if not pending:
-                del self._pending[key]
+        if pending is None or pending.pop(token, None) is None:
+            return False
+        if not pending:
+            del self._pending[key]
+        return True
 
 
 def _creation(child: str) -> str:

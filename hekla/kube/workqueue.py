@@ -11,6 +11,10 @@ import heapq
 from collections import deque
 
 BASE_DELAY = 0.005
+TOGETHER = 0.005
+"""Seconds between two looks at what has fallen due: of hundreds of keys a second, each at its own time, a few are let in at a time."""
+ROUNDING = 0.0005
+"""What is due so soon is due: timers are whole milliseconds, and one that rang too early would ring again at once, many times."""
 LONGEST_DELAY = 60.0
 """client-go goes up to 1000 s; a key that fails for so long is looked at once a minute here."""
 
@@ -34,7 +38,7 @@ class WorkQueue:
         self._due: dict[str, float] = {}
         self._heap: list[tuple[float, str]] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0
+        self._timer_at = self._not_before = 0.0
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._closed = False
         self.added = 0
@@ -131,7 +135,7 @@ class WorkQueue:
                 return
 
     def _set_timer(self) -> None:
-        at = self._heap[0][0]
+        at = max(self._heap[0][0], self._not_before)
         if self._timer is not None:
             if self._timer_at <= at:
                 return
@@ -141,8 +145,9 @@ class WorkQueue:
 
     def _promote(self) -> None:
         self._timer = None
-        now = asyncio.get_running_loop().time() + 1e-4
-        while self._heap and self._heap[0][0] <= now:
+        now = asyncio.get_running_loop().time()
+        self._not_before = now + TOGETHER
+        while self._heap and self._heap[0][0] <= now + ROUNDING:
             due, key = heapq.heappop(self._heap)
             if self._due.get(key) == due:  # else an earlier wish has overtaken this one
                 del self._due[key]

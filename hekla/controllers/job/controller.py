@@ -29,6 +29,7 @@ from hekla.kube.flags import duration_text
 from hekla.kube.lane import Lane
 
 from . import companions, metrics, states
+from .counts import PENDING
 from .failures import Failures
 from .mold import Mold
 from .plan import Beside, Plan, View, plan
@@ -36,7 +37,7 @@ from .plugins import Plugin, PluginError, plugins_of
 from .podgroup import complaint, difference, group_body, lets_pods_in, live_spec
 from .podrequests import PodRequests
 from .pods import mold_of
-from .policies import COMMAND_ISSUED, POD_EVICTED, UNKNOWN, Trigger, decide, from_pod
+from .policies import COMMAND_ISSUED, POD_EVICTED, UNKNOWN, Trigger, decide, from_pod, listens
 from .status import dated, first_phase
 from .trouble import TRANSIENT, Trouble, Wait
 from .volumes import claim_body, claim_name, unnamed
@@ -80,7 +81,7 @@ class _Memory:
     molds: dict[str, Mold] = field(default_factory=dict)
     group_spec: dict[str, Any] = field(default_factory=dict)
     group_seen: tuple[object, ...] = ()
-    """The version of the PodGroup that was compared with `group_spec` last, and the layout of that."""
+    """The generation of the PodGroup that was compared with `group_spec` last, and the layout of that."""
     laid_out_at: int = -1
     """The generation whose companions were looked at last."""
     failures: int = 0
@@ -115,9 +116,8 @@ class JobController(Controller):
         self._tasks: set[asyncio.Task[None]] = set()
         self._lane = Lane(self._launch)
         """Jobs whose status may wait, while the server is busy: few at a time, so that what pods wait for goes by."""
-        caches.pods.on_change(self.expectations.observe)
-        caches.pods.on_change(self._failures.observe)
-        caches.groups.on_change(self.expectations.observe)
+        self._turned_away: set[str] = set()
+        """Jobs that wanted a look before the watch had shown what was written for them."""
         caches.jobs.on_change(self._job_changed)
         caches.pods.on_change(self._pod_changed)
         caches.groups.on_change(self._group_changed)
@@ -139,6 +139,7 @@ class JobController(Controller):
                 memory.turn.set()
             self._orders.pop(key, None)
             self.expectations.forget(key)
+            self._turned_away.discard(key)
             self._failures.forget(key)
             metrics.forget(old, key)
             return
@@ -157,15 +158,23 @@ class JobController(Controller):
         key = pod.job_key
         if not key:
             return
+        ours = self.expectations.show(key, old, new)
         if old is not None and new is not None and _same_to_us(old, new):
             return
+        self._failures.observe(old, new)
         job = self._job(key)
         if job is None:
             return
         if new is None:
             self._evicted(key, job, pod)
+        elif ours and _waits_like_new(job, new) and not self._wants_a_look(key):
+            return
         # Many pods of a job change together; one look a moment later sees them all.
         self.queue.add_after(key, min(0.25, 0.02 + 0.0002 * sum(task.replicas for task in job.spec.tasks)))
+
+    def _wants_a_look(self, key: str) -> bool:
+        """Once the watch has shown what a look has written: whether there is to be another, because one came too early."""
+        return key in self._turned_away and not self.expectations.pending(key)
 
     def _evicted(self, key: str, job: batch.Job, pod: Pod) -> None:
         """A pod was deleted: an eviction, unless this controller did it or the pod had no place in the job."""
@@ -182,8 +191,13 @@ class JobController(Controller):
         group = new if new is not None else old
         assert group is not None
         key = _job_key(group)
-        job = self._job(key) if key else None
-        if key is None or job is None:
+        if key is None:
+            return
+        ours = self.expectations.show(key, old, new)
+        job = self._job(key)
+        if job is None:
+            return
+        if ours and new is not None and self._as_made(key, job, new) and not self._wants_a_look(key):
             return
         if old is not None and new is not None:
             if lets_pods_in(old) == lets_pods_in(new) and complaint(job, old) == complaint(job, new) and not _turned_unknown(old, new):
@@ -195,6 +209,13 @@ class JobController(Controller):
                 )
                 self._remember(key, job).triggers.append(trigger)
         self.queue.add(key)
+
+    def _as_made(self, key: str, job: batch.Job, group: scheduling.PodGroup) -> bool:
+        """Whether a PodGroup is still as a look at the job would have it, and lets no pods in yet."""
+        memory = self._memory.get(key)
+        if memory is None or memory.uid != job.metadata.uid or lets_pods_in(group) or complaint(job, group):
+            return False
+        return not self._changes(memory, group)
 
     def _queue_changed(self, old: scheduling.Queue | None, new: scheduling.Queue | None) -> None:
         if old is None and new is not None:
@@ -209,7 +230,9 @@ class JobController(Controller):
         if job is None or job.metadata.deletion_timestamp:
             return None
         if not self.expectations.satisfied(key):
+            self._turned_away.add(key)
             return self.expectations.remaining(key)
+        self._turned_away.discard(key)
         memory = self._remember(key, job)
         try:
             return await self._look(key, job, memory)
@@ -517,14 +540,20 @@ class JobController(Controller):
             except AlreadyExists:
                 pass  # the watch may have shown it already, and would not again
             return
-        seen = (group.metadata.uid, group.metadata.resource_version, *memory.layout)
+        changes = self._changes(memory, group)
+        if changes:
+            await self.client.patch(scheduling.POD_GROUP.untyped, group.metadata.name, {"spec": changes}, job.metadata.namespace)
+
+    def _changes(self, memory: _Memory, group: scheduling.PodGroup) -> dict[str, Any]:
+        """What the PodGroup's spec lacks; compared once a generation, which a change of its status leaves alone."""
+        meta = group.metadata
+        seen = (meta.uid, meta.generation or meta.resource_version, *memory.layout)
         if memory.group_seen == seen:
-            return
+            return {}
         changes = difference(group, memory.group_spec)
         if not changes:
             memory.group_seen = seen
-        else:
-            await self.client.patch(scheduling.POD_GROUP.untyped, group.metadata.name, {"spec": changes}, job.metadata.namespace)
+        return changes
 
     async def _delete_group(self, key: str, group: scheduling.PodGroup | None) -> None:
         if group is None:
@@ -552,6 +581,13 @@ async def _within(seconds: float, work: Coroutine[Any, Any, Any]) -> None:
             await work
     except TimeoutError:
         pass
+
+
+def _waits_like_new(job: batch.Job, pod: Pod) -> bool:
+    """Whether a pod is as the look that made it has counted it, and nothing of the job answers that it waits."""
+    marks = pod.metadata.annotations
+    current = marks.out_of_sync is None and (pod.job_version or 0) >= job.status.version
+    return pod.status.phase == PENDING and not pod.leaving and current and not listens(job)
 
 
 def _turned_unknown(old: scheduling.PodGroup, new: scheduling.PodGroup) -> bool:

@@ -24,7 +24,7 @@ from .counts import FAILED, PENDING, RUNNING, SUCCEEDED, Counts
 from .dependencies import ready
 from .plugins import UNMARKED
 from .podgroup import complaint, lets_pods_in, of_earlier_run
-from .policies import POD_EVICTED, POD_FAILED, Ruling, Trigger, decide, triggers
+from .policies import POD_EVICTED, POD_FAILED, Ruling, Trigger, decide, listens, triggers
 from .states import Deed, Situation, Verb
 from .volumes import claim_name
 
@@ -134,9 +134,7 @@ def _choose(view: View) -> _Choice:
 
 def _seen(view: View) -> list[Trigger]:
     """What the pods say; nobody asks once the job is not at work."""
-    if view.job.status.state.phase not in states.AT_WORK:
-        return []
-    if not view.job.spec.policies and not any(task.policies for task in view.job.spec.tasks):
+    if view.job.status.state.phase not in states.AT_WORK or not listens(view.job):
         return []
     return list(triggers(view.job, view.pods.values()))
 
@@ -255,12 +253,8 @@ def _sync(view: View, deed: Deed) -> Plan:
             counts.terminating += 1
             if not pod.leaving:
                 made.delete.append(pod)
-    fresh = msgspec.structs.replace(
-        status.counted(job.status, counts),
-        min_available=job.spec.min_available,
-        controlled_resources=controlled(job),
-        running_duration="",
-    )
+    fresh = status.counted(job.status, counts)
+    fresh.min_available, fresh.controlled_resources, fresh.running_duration = job.spec.min_available, controlled(job), ""
     if not job.status.state.phase:
         fresh = status.entered(fresh, states.PENDING, view.now)
     phase = deed.outcome(_situation(view, counts, fresh.retry_count))
@@ -308,5 +302,7 @@ def _entered(view: View, fresh: batch.JobStatus, phase: str | None, choice: _Cho
 
 
 def _last_failure(view: View) -> str:
+    if not any(pod.status.phase == FAILED for pod in view.pods.values()):
+        return ""
     failures = [trigger for trigger in triggers(view.job, view.pods.values()) if trigger.event == POD_FAILED]
     return max(failures, key=lambda trigger: trigger.since).cause if failures else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -113,7 +114,7 @@ def difference(group: scheduling.PodGroup, wanted: dict[str, Any]) -> dict[str, 
 
 
 def _same_resources(one: dict[str, Any], other: dict[str, str]) -> bool:
-    return one.keys() == other.keys() and all(Quantity.parse(one[name]) == Quantity.parse(other[name]) for name in one)
+    return one == other or (one.keys() == other.keys() and all(Quantity.parse(one[name]) == Quantity.parse(other[name]) for name in one))
 
 
 def task_minimum(task: batch.TaskSpec) -> int:
@@ -154,10 +155,16 @@ def min_resources(job: batch.Job, priority_of: PriorityOf) -> dict[str, str]:
     minimum = job.spec.min_available
     of_tasks = sum(task.replicas if task.min_available is None else task.min_available for task in tasks)
     taken = greedily(tasks, minimum) if minimum < of_tasks else by_task_minimum(tasks, minimum)
+    specs = (msgspec.json.encode(task.template.get("spec") or {}) for task in tasks)
+    return _amounts(tuple((spec, count) for spec, count in zip(specs, taken, strict=True) if count))
+
+
+@lru_cache(maxsize=64)
+def _amounts(pods: tuple[tuple[bytes, int], ...]) -> dict[str, str]:
+    """What so many pods of each spec ask for.  Remembered, because jobs of one kind come by the thousand."""
     total: Usage = {}
-    for task, count in zip(tasks, taken, strict=True):
-        if count:
-            add(total, pod_usage(task.template.get("spec") or {}), count)
+    for spec, count in pods:
+        add(total, pod_usage(msgspec.json.decode(spec)), count)
     return {name: str(amount) for name, amount in sorted(total.items())}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from hekla.api import batch, names
 from hekla.controllers.events import Events
@@ -54,7 +54,7 @@ class PodRequests:
                 except (ApiError, TransportError) as error:
                     errors.append(error)
 
-        await asyncio.gather(*(worker() for _ in range(min(IN_FLIGHT, len(wanted)))))
+        await _together(worker, len(wanted))
         self._check(job, errors, "FailedCreate", "creating", len(wanted))
 
     async def _own(self, job: batch.Job, name: str, errors: list[Exception]) -> None:
@@ -75,6 +75,8 @@ class PodRequests:
 
     async def delete(self, key: str, job: batch.Job, pods: list[Pod]) -> None:
         """Mark each pod as the controller's own doing, so that its end is no event, then delete it."""
+        if not pods:
+            return
         ahead = iter(pods)
         errors: list[Exception] = []
         mark = [{"op": "add", "path": f"/metadata/annotations/{names.OUT_OF_SYNC.replace('/', '~1')}", "value": "true"}]
@@ -92,7 +94,7 @@ class PodRequests:
                 except (ApiError, TransportError) as error:
                     errors.append(error)
 
-        await asyncio.gather(*(worker() for _ in range(min(IN_FLIGHT, len(pods)))))
+        await _together(worker, len(pods))
         self._check(job, errors, "FailedDelete", "deleting", len(pods))
 
     def _check(self, job: batch.Job, errors: list[Exception], reason: str, doing: str, total: int) -> None:
@@ -103,3 +105,11 @@ class PodRequests:
             raise errors[0]
         self._events.event(job, "Warning", reason, f"Error {doing} pods: {unexpected[0]}")
         raise Trouble(f"failed {doing} {len(errors)} pods of {total}: {unexpected[0]}")
+
+
+async def _together(worker: Callable[[], Awaitable[None]], wanted: int) -> None:
+    """So many workers at one time as are wanted and allowed; one alone needs no task of its own."""
+    if wanted == 1:
+        await worker()
+    else:
+        await asyncio.gather(*(worker() for _ in range(min(IN_FLIGHT, wanted))))

@@ -81,6 +81,11 @@ def _matches(policy: batch.LifecyclePolicy, trigger: Trigger) -> bool:
     return bool(policy.exit_code) and policy.exit_code == trigger.exit_code
 
 
+def listens(job: batch.Job) -> bool:
+    """Whether anything answers what the pods of the job do."""
+    return bool(job.spec.policies) or any(task.policies for task in job.spec.tasks)
+
+
 def triggers(job: batch.Job, pods: Iterable[Pod]) -> Iterator[Trigger]:
     """What the pods say by being as they are, the gravest first.
 

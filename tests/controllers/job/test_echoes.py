@@ -1,0 +1,154 @@
+"""What the watch shows of the controller's own writes is no reason to look again, unless it says more than was written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from hekla.api import batch, scheduling
+from hekla.controllers.caches import Caches
+from hekla.controllers.job.controller import JobController
+from hekla.controllers.records import POD, Pod
+from hekla.kube.pace import Pace
+from tests.controllers.job.world import UID, job_of, policy, task
+
+KEY = "default/train"
+
+
+class Busy(Pace):
+    """A server that always answers late, so that statuses wait."""
+
+    def gather(self, shortest: float, longest: float) -> float:
+        return longest
+
+
+class Server:
+    """Shows what is created on the watch before it answers, as a busy server does."""
+
+    def __init__(self) -> None:
+        self.pace = Busy()
+        self.caches = Caches(self)  # type: ignore[arg-type]
+        self.controller = JobController(self, self.caches, self)  # type: ignore[arg-type]
+        self.patches: list[Any] = []
+        self.changed: dict[str, Any] = {}
+        """What a webhook makes of the spec of a PodGroup."""
+        self.phase = "Pending"
+        """Of new pods."""
+        self.silent = False
+        """The watch is late."""
+
+    def event(self, obj: Any, type: str, reason: str, message: str) -> None: ...
+
+    async def create(self, kind: Any, body: dict[str, Any], namespace: str) -> None:
+        body = {**body, "spec": {**body["spec"], **self.changed}}
+        group = msgspec.convert(body, scheduling.PodGroup)
+        group.metadata.uid, group.metadata.resource_version, group.metadata.generation = "group", "2", 1
+        self.group = group
+        if not self.silent:
+            self.show_group()
+
+    def show_group(self, **status: Any) -> None:
+        self.group = msgspec.structs.replace(self.group, status=scheduling.PodGroupStatus(**status))
+        self.caches.groups._put(f"default/{self.group.metadata.name}", self.group)
+
+    async def request(self, method: str, path: str, *, body: bytes) -> None:
+        tree = msgspec.json.decode(body)
+        tree["metadata"]["uid"] = "pod"
+        self.pod = msgspec.convert({**tree, "status": {"phase": self.phase}}, POD.type)
+        self.show_pod(self.pod)
+
+    def show_pod(self, pod: Pod) -> None:
+        self.caches.pods._put(f"default/{pod.metadata.name}", pod)
+
+    async def patch(self, kind: Any, name: str, patch: Any, namespace: str) -> None:
+        self.patches.append(patch)
+
+    async def look(self) -> None:
+        """One look at the job; whatever else asked for one before has had it."""
+        queue = self.controller.queue
+        while queue._ready:
+            queue.done(await queue.get())
+        await self.controller.reconcile(KEY)
+
+    @property
+    def asked(self) -> bool:
+        """Whether the job is to be looked at again, now or soon."""
+        return bool(self.controller.queue._ready or self.controller.queue._due)
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+def make(server: Server, **spec: Any) -> batch.Job:
+    job = job_of(task("a"), **spec)
+    server.caches.queues._put("default", scheduling.Queue())
+    server.caches.jobs._put(KEY, job)
+    return job
+
+
+async def test_a_group_as_it_was_made_asks_for_nothing(server: Server) -> None:
+    make(server)
+    await server.look()
+    assert server.group.metadata.name == f"train-{UID}"
+    assert not server.asked
+    server.show_group(phase="Inqueue")
+    assert server.asked
+
+
+async def test_a_group_that_was_changed_on_its_way_is_looked_at(server: Server) -> None:
+    make(server)
+    server.changed = {"minMember": 7}
+    await server.look()
+    assert server.asked
+    await server.look()
+    assert server.patches == [{"spec": {"minMember": 1}}]
+
+
+async def test_a_group_that_lets_pods_in_at_once_is_looked_at(server: Server) -> None:
+    make(server)
+    server.silent = True
+    await server.look()
+    server.show_group(phase="Inqueue")
+    assert server.asked
+
+
+async def test_a_look_that_came_too_early_is_made_up_for(server: Server) -> None:
+    make(server)
+    server.silent = True
+    await server.look()
+    await server.look()
+    assert not server.asked
+    server.show_group()
+    assert server.asked
+
+
+async def test_a_pod_as_it_was_made_asks_for_nothing(server: Server) -> None:
+    make(server)
+    await server.look()
+    server.show_group(phase="Inqueue")
+    await server.look()
+    assert server.pod.metadata.name == "train-a-0"
+    assert not server.asked
+    server.show_pod(msgspec.structs.replace(server.pod, status=msgspec.structs.replace(server.pod.status, phase="Running")))
+    assert server.asked
+
+
+async def test_a_pod_whose_waiting_is_answered_is_looked_at(server: Server) -> None:
+    make(server, policies=[policy("RestartJob", "PodPending", timeout="1m")])
+    await server.look()
+    server.show_group(phase="Inqueue")
+    await server.look()
+    assert server.asked
+
+
+async def test_a_pod_that_has_failed_already_is_looked_at(server: Server) -> None:
+    make(server)
+    server.phase = "Failed"
+    await server.look()
+    server.show_group(phase="Inqueue")
+    await server.look()
+    assert server.asked
