@@ -39,6 +39,11 @@ def report_strays(session: Session) -> None:
 
 
 def _why(session: Session, job: Job) -> str:
+    rejected = session.state.rejected
+    if not job.has_group and (reason := rejected.get(("PodGroup", job.key))):
+        return f"PodGroup {job.name} is left out: {reason}. The pod is looked at once that is mended."
+    if job.has_group and (reason := rejected.get(("Queue", job.queue))):
+        return f"{job.title} names queue {job.queue}, which is left out: {reason}. It is looked at once that is mended."
     if not job.has_group:
         return f"PodGroup {job.name} does not exist in namespace {job.namespace}. The pod is looked at once it does."
     near = difflib.get_close_matches(job.queue, session.state.queues, n=1, cutoff=0.6)

@@ -253,3 +253,19 @@ def test_a_job_that_stands_back_says_where_the_servers_words_are():
         "train cannot start: its last bind was refused by the API server; it stands back before it is tried again. "
         "It is tried again within a minute; the events of its pods have the server's words."
     )
+
+
+def test_what_preempt_and_what_reclaim_found_are_both_said():
+    made = world("allocate, preempt, reclaim")
+    made.nodes("n1", "n2", cpu=1)
+    made.queue("other", reclaimable=False)
+    made.job("peer", pods=1, cpu=1, min_available=0, on=["n1"], priority="high")
+    made.job("kept", pods=1, cpu=1, min_available=0, on=["n2"], queue="other")
+    made.job("wants", pods=1, cpu=1, priority="low")
+
+    made.run()
+
+    assert made.why("wants").endswith(
+        "No victim because 1 node has no running pod of queue default that may be evicted, 1 node has only pods that priority spares; "
+        "2 nodes have no running pod of other queues that may be evicted."
+    )

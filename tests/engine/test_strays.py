@@ -65,3 +65,24 @@ def test_what_is_gone_is_not_told_of():
 
     assert made.run().empty
     assert not made.state.strays
+
+
+def test_a_queue_that_cannot_be_understood_is_not_called_missing():
+    made = world()
+    made.state.upsert_queue({"metadata": {"name": "odd"}, "spec": {"capability": {"cpu": "much"}}})
+    made.job("train", pods=1, cpu=1, queue="odd", phase="Pending")
+
+    made.run()
+
+    assert made.why("train").startswith("train names queue odd, which is left out: ")
+    assert "much" in made.why("train")
+
+
+def test_a_group_that_cannot_be_understood_is_not_called_missing():
+    made = world()
+    made.state.upsert_pod_group({"metadata": {"name": "odd", "namespace": "default"}, "spec": {"minResources": {"cpu": "much"}}})
+    made.pod("train", job="odd", cpu=1)
+
+    (condition,) = made.run().conditions
+
+    assert condition.message.startswith("PodGroup odd is left out: ")

@@ -27,6 +27,11 @@ MISSING = "job name is mandatory to explain a particular job"
 WAITING = "Waiting"  # the condition whose message is the scheduler's explanation
 RESTATED = frozenset({WAITING, "Unschedulable", "FailedScheduling", "PodScheduled", "PodGroupPending"})
 """Conditions and events that put the explanation into the words of the wire, for readers of other objects."""
+GROUPLESS = {
+    **dict.fromkeys(("Aborting", "Aborted"), "It is suspended, so it has no PodGroup; `vcctl job resume` lets it go on."),
+    **dict.fromkeys(("Completing", "Completed", "Terminating", "Terminated", "Failed"), "It has ended, so it has no PodGroup."),
+}
+"""What is said of a job without a PodGroup, by its phase."""
 FEW = 5  # pods and events named one by one
 
 
@@ -46,7 +51,7 @@ async def explain(api: Api, invocation: Invocation) -> None:
     for line in (
         *_job_lines(job),
         *_queue_lines(job, queue),
-        *_group_lines(group),
+        *_group_lines(job, group),
         *_pod_lines(pods, known=bool(_waiting(group)) or _has_started(group)),
     ):
         print(line)
@@ -147,9 +152,9 @@ def _queue_lines(job: Tree, queue: Tree | None) -> Iterator[str]:
         yield f"  Its queue {name} is {state or 'not open yet'}."
 
 
-def _group_lines(group: Tree | None) -> Iterator[str]:
+def _group_lines(job: Tree, group: Tree | None) -> Iterator[str]:
     if group is None:
-        yield "  It has no PodGroup yet: the job controller has not taken it up, or the job has ended."
+        yield f"  {GROUPLESS.get(phase(job), 'It has no PodGroup yet: the job controller has not taken it up.')}"
         return
     status = group.get("status") or {}
     yield f"  Its PodGroup {group['metadata']['name']} is {status.get('phase') or 'Pending'}."

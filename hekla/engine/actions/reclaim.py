@@ -63,7 +63,8 @@ def _reclaim_for_job(session: Session, job: Job) -> None:
         if not _reclaim_for_task(session, statement, job, task, search):
             why = why or search.text("of other queues")
     if why:
-        session.no_victim.setdefault(job.key, why)
+        within = session.no_victim.get(job.key, "")  # what preempt found, among the jobs of its own queue
+        session.no_victim[job.key] = f"{within}; {why}" if within not in ("", why) else why
     if not session.job_pipelined(job):
         statement.discard()
         return

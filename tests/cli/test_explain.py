@@ -1,0 +1,91 @@
+"""`vcctl explain` over prepared objects: what is true now, and nothing that is past."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.cli.answers import JOBS, SCHEDULING, Answers, Tree, answering, command
+
+TEXT = "train needs 1 pod of cpu=1; 0 fit. 1 node: 1 is cordoned."
+CORE = "/api/v1/namespaces/default"
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Answers]:
+    with answering() as answers:
+        yield answers
+
+
+@pytest.fixture
+def server(running: Answers) -> Answers:
+    running.gives.clear()
+    running.gives[f"{SCHEDULING}/queues/default"] = {"metadata": {"name": "default"}, "status": {"state": "Open"}}
+    running.gives[f"{CORE}/pods"] = running.gives[f"{CORE}/events"] = []
+    return running
+
+
+def condition(kind: str, message: str) -> Tree:
+    return {"type": kind, "status": "True", "reason": "NotEnoughResources", "message": message}
+
+
+def explained(server: Answers, phase: str, group: Tree | None = None, events: list[Tree] | None = None) -> str:
+    metadata = {"name": "train", "namespace": "default", "uid": "u"}
+    job: Tree = {"metadata": metadata, "spec": {"minAvailable": 1, "queue": "default"}, "status": {"state": {"phase": phase}}}
+    server.gives[f"{JOBS}/namespaces/default/jobs/train"] = job
+    if group is not None:
+        server.gives[f"{SCHEDULING}/namespaces/default/podgroups/train-u"] = {"metadata": {**metadata, "name": "train-u"}, "status": group}
+    server.gives[f"{CORE}/events"] = events or []
+    result = command("vcctl", "explain", "train", "--master", server.url)
+    assert (result.returncode, result.stderr) == (0, "")
+    return result.stdout
+
+
+def warning(kind: str, name: str, reason: str, message: str, **more: Any) -> Tree:
+    about = {"kind": kind, "name": name}
+    return {
+        "metadata": {"name": f"{name}.{len(more)}"},
+        "involvedObject": about,
+        "type": "Warning",
+        "reason": reason,
+        "message": message,
+        **more,
+    }
+
+
+def test_a_job_that_waits_says_why_once(server: Answers):
+    group = {"phase": "Inqueue", "conditions": [condition("Unschedulable", "1/1 tasks in gang unschedulable"), condition("Waiting", TEXT)]}
+    told = explained(server, "Pending", group, [warning("PodGroup", "train-u", "Waiting", TEXT)])
+
+    assert told.count(TEXT) == 1
+    assert "tasks in gang" not in told
+
+
+def test_a_job_that_runs_says_nothing_of_why_it_once_waited(server: Answers):
+    group = {"phase": "Running", "conditions": [condition("Unschedulable", "1/1 tasks in gang unschedulable")]}
+    told = explained(server, "Running", group, [warning("PodGroup", "train-u", "Waiting", TEXT)])
+
+    assert told == "train is Running; it needs 1 pod at once (it has none yet).\n  Its PodGroup train-u is Running.\n"
+
+
+def test_the_same_warning_stands_once_and_the_newest_last(server: Answers):
+    first = warning("Job", "train", "FailedCreate", "quota", lastTimestamp="2026-01-01T00:00:00Z")
+    again = warning("Job", "train", "FailedCreate", "quota", lastTimestamp="2026-01-01T00:00:02Z", count=2)
+    other = warning("Job", "train", "FailedCreate", "no class", lastTimestamp="2026-01-01T00:00:01Z")
+
+    lines = explained(server, "Pending", {"phase": "Inqueue"}, [first, again, other]).splitlines()
+
+    assert [line for line in lines if "FailedCreate" in line] == [
+        "  Job train: FailedCreate: no class", "  Job train: FailedCreate: quota",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("phase", "said"), [
+    ("Aborted", "It is suspended, so it has no PodGroup; `vcctl job resume` lets it go on."),
+    ("Completed", "It has ended, so it has no PodGroup."),
+    ("Pending", "It has no PodGroup yet: the job controller has not taken it up."),
+])  # fmt: skip
+def test_a_job_without_a_group_says_why_it_has_none(server: Answers, phase: str, said: str):
+    assert said in explained(server, phase)
