@@ -414,8 +414,8 @@ class Job(Group):
         found = self.sub_jobs.get(self.key)
         if found is None:
             found = SubJob(self, self.key, self.key, self.min_available if not self.policies else 1)
-            if not self.policies:
             found.topology = self.topology
+            if not self.policies:
                 found.counts = self.counts
                 found.tasks = self.tasks
             self.sub_jobs[self.key] = found
