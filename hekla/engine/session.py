@@ -564,8 +564,8 @@ class Session:
             for task, row in zip(tasks, rows.tolist())
         )
 
-    def decide_evict(self, task: Task, reason: str) -> None:
-        """A task that is on its way out is to be evicted."""
+    def decide_evict(self, task: Task, reason: str, claimer: Job | None = None) -> None:
+        """A task that is on its way out is to be evicted, for `claimer` where it is for somebody."""
         job = task.job
         node = self.state.nodes.names[task.row]
         purpose = "" if claimer is None else purpose_of(claimer, job)
