@@ -176,5 +176,10 @@ class _Caller:
         self.session.job_enqueued(self._job(call["job"]))
         return {}
 
+    def _Allocate(self, call: Mapping[str, Any]) -> dict[str, Any]:
+        """A pod takes a node between two questions, and is bound where its job is ready then."""
+        self.session.allocate_now(self._task(call), self.session.state.nodes.rows[call["node"]])
+        return {}
+
     def _JobOrderFn(self, call: Mapping[str, Any]) -> dict[str, Any]:
         return {"result": self.session.job_key(self._job(call["left"])) < self.session.job_key(self._job(call["right"]))}
