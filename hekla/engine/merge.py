@@ -148,7 +148,7 @@ class Merge:
         depths = (self.depth[which] + np.arange(count)[:, None]).ravel()
         view = NodeView(nodes, self.rows[candidates], task.request, depths, self.pipelining)
         alive = view.fits(task.request, future=True)
-        if not self.pipelining:
+        if not self.pipelining and nodes.moving:
             alive &= view.fits(task.request, future=False)
         for one in self.pipeline.row_filters:
             passed = one.mask(pods, view, task)

@@ -358,6 +358,11 @@ class NodeTable:
             self._taint_sets.append(taints)
         return code
 
+    @property
+    def moving(self) -> bool:
+        """Whether anything is on its way out or promised; otherwise there will be as much room as there is."""
+        return bool(self._releasing.any() or self._pipelined.any())
+
     # ------------------------------------------------------------------------------------------------- occupancy
     # Two accounts are kept: what a task's *status* takes from the node (used, releasing, pipelined), and what is *there* to
     # be seen by filters and scores (requested, pods, ports, terms).  They part when a pod is evicted within a cycle: the

@@ -157,8 +157,10 @@ class Pipeline:
             return self._candidates_within(session, task, scope)
         mask = self.feasible(session, task)
         view = NodeView(session.state.nodes)
-        mask = mask & view.fits(task.request, future=True)
-        return Candidates(idle=np.flatnonzero(mask & view.fits(task.request, future=False)), future=np.flatnonzero(mask))
+        future = np.flatnonzero(mask & view.fits(task.request, future=True))
+        if not session.state.nodes.moving:
+            return Candidates(future, future)
+        return Candidates(np.flatnonzero(mask & view.fits(task.request, future=False)), future)
 
     def _candidates_within(self, session: Session, task: Task, scope: Bools) -> Candidates:
         """The same in a part of the cluster, at the cost of that part."""
@@ -172,7 +174,10 @@ class Pipeline:
             passed = one.mask(task.pods, view, task)
             if passed is not None:
                 mask = mask & passed
-        return Candidates(idle=rows[mask & view.fits(task.request, future=False)], future=rows[mask])
+        future = rows[mask]
+        if not session.state.nodes.moving:
+            return Candidates(future, future)
+        return Candidates(rows[mask & view.fits(task.request, future=False)], future)
 
     def explain(self, session: Session, task: Task, scope: Bools | None = None, room: bool = True) -> FitErrors:
         """Why no node will do: counts a reason, in the order in which the filters speak."""
