@@ -33,12 +33,15 @@ def reviewers(lookup: Lookup, minor: int) -> Mapping[str, Reviewer]:
     """By the path under which the daemon serves the same rules."""
     settings = settings_inside(minor)
     return {
-        path: partial(_answer, admission, lookup, settings) for path, admission in ADMISSIONS.items() if admission.resource in WORKLOADS
+        path: partial(_answer, admission, admission.key, lookup, settings)
+        for path, admission in ADMISSIONS.items()
+        if admission.resource in WORKLOADS
     }
 
 
 def _answer(
     admission: Admission,
+    served: tuple[str, str, str],
     lookup: Lookup,
     settings: Settings,
     resource: tuple[str, str, str],
@@ -48,7 +51,7 @@ def _answer(
     name: str,
     namespace: str,
 ) -> Answer:
-    if resource != admission.key:
+    if resource != served:
         return False, admission.expected_resource, None
     verdict = review(admission.path, operation, object, old, lookup, settings, name=name, namespace=namespace)
     if not verdict.allowed:

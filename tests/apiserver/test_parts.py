@@ -264,3 +264,23 @@ async def test_pods_that_cannot_be_bound_say_so(inside: Inside) -> None:
         body = {"metadata": {"name": name}, "target": {"kind": "Node", "name": "n1"}}
         codes.append((await inside.ask("POST", f"{PODS.format('short')}/{name}/binding", body))[0])
     assert codes == [409, 201, 409]
+
+
+async def test_metadata_that_a_patch_changes_is_read_and_what_names_the_object_is_not(inside: Inside) -> None:
+    container = {"name": "main", "image": "pause"}
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "u", "controller": True}
+    pod = {"metadata": {"name": "p", "ownerReferences": [owner]}, "spec": {"containers": [container]}}
+    code, made = await inside.ask("POST", PODS.format("short"), pod)
+    assert code == 201, made
+    uid = made["metadata"]["uid"]
+    status = {"phase": "Running"}
+
+    async def patched(metadata: Any, endpoint: str = "") -> int:
+        code, _ = await inside.ask("PATCH", f"{PODS.format('short')}/p{endpoint}", {"metadata": metadata, "status": status}, MERGE)
+        return code
+
+    assert await patched({"uid": uid}, "/status") == 200
+    assert await patched({"uid": "another"}, "/status") == 422
+    # 1 is true for Python alone.
+    assert await patched({"ownerReferences": [{**owner, "controller": 1}]}) == 422
+    assert await patched({"uid": uid, "labels": {"a": 1}}) == 422

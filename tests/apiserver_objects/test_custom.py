@@ -90,6 +90,20 @@ def test_unknown_fields_are_named_by_their_whole_path() -> None:
     assert list(WIDGET.decode(twice, JSON, "Warn").warnings) == ['duplicate field "spec.a"']
 
 
+def test_a_quantity_is_what_its_mark_says_with_and_without_a_choice_of_types() -> None:
+    marked = {"x-kubernetes-int-or-string": True, "pattern": "^[0-9]+m?$"}
+    choice = {**marked, "anyOf": [{"type": "integer"}, {"type": "string"}]}
+    narrow = {**marked, "anyOf": [{"type": "integer"}]}
+    for value, fits in ((1, True), ("10m", True), ("ten", False), (True, False), (1.5, False), (None, False), ({}, False)):
+        for described in (marked, choice):
+            check = schema.checker(described)
+            assert check is not None
+            assert check(value) is fits, (value, described)
+    check = schema.checker(narrow)
+    assert check is not None
+    assert (check(1), check("10m")) == (True, False)
+
+
 @pytest.mark.parametrize(
     ("spec", "words"),
     [

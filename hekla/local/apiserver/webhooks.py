@@ -88,8 +88,11 @@ class Chain:
         return self._hooks
 
     def wanted(self, attributes: Attributes) -> bool:
-        found = self._by_rule(attributes)
-        return bool(found) and any(self._selected(hook, attributes) for hook, _ in found)
+        return bool(self._chosen(attributes))
+
+    def _chosen(self, attributes: Attributes) -> list[tuple[Hook, Resource]]:
+        """By rules and selectors."""
+        return [pair for pair in self._by_rule(attributes) if self._selected(pair[0], attributes)]
 
     def _by_rule(self, attributes: Attributes) -> tuple[tuple[Hook, Resource], ...]:
         """By the rules alone, each with the group and version in which the webhook wants to see the object."""
@@ -125,11 +128,7 @@ class Chain:
 
     def of(self, attributes: Attributes, authorizer: Authorizer) -> list[tuple[Hook, Resource]]:
         """The webhooks that are to be asked.  Raises what the client sees of a condition that cannot be evaluated."""
-        found: list[tuple[Hook, Resource]] = []
-        for hook, matched in self._by_rule(attributes):
-            if self._selected(hook, attributes) and self._meant(hook, matched, attributes, authorizer):
-                found.append((hook, matched))
-        return found
+        return [pair for pair in self._chosen(attributes) if self._meant(*pair, attributes, authorizer)]
 
     def _meant(self, hook: Hook, matched: Resource, attributes: Attributes, authorizer: Authorizer) -> bool:
         if not hook.conditions.entries and not hook.unusable:

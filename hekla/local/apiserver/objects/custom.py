@@ -164,7 +164,7 @@ class _Rules:
         if not self._compiled:
             self._compile()
         if self._prune is not None:
-            self._prune(tree, "", None)
+            self._prune(tree)
         if self._default is not None:
             self._default(tree)
 
@@ -280,13 +280,12 @@ class _Rules:
             tree["metadata"] = {}
         else:
             tree["metadata"] = self._metadata(meta, texts)
-        dropped: list[str] = []
         if self._prune is not None:
             try:
-                self._prune(tree, "", dropped)
+                dropped = self._prune(tree)
             except RecursionError:
                 raise BadBody("exceeded max depth") from None
-        texts = [f'unknown field "{path}"' for path in dropped] + texts
+            texts = [f'unknown field "{path.removeprefix(".")}"' for path in dropped] + texts
         if texts and validation == "Strict":
             raise BadBody(f"{self._words()}: strict decoding error: {', '.join(texts)}")
         return Decoded(tree, () if validation == "Ignore" else tuple(texts))

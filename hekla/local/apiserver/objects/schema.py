@@ -8,14 +8,14 @@ is wrong with it is `explain`'s business (schema_errors.py).  Reference: local-c
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from ipaddress import IPv4Address, IPv6Address, ip_interface
 from typing import Any, Protocol
 
 from hekla.local.apiserver.kind import Json
 
-Pruner = Callable[[Any, str, list[str] | None], None]
+Pruner = Callable[[Any], Sequence[str]]
 Defaulter = Callable[[Any], None]
 Checker = Callable[[Any], bool]
 
@@ -34,7 +34,7 @@ WHOLE = ("enum", "nullable", "additionalProperties", "minProperties", "maxProper
 def pruner(schema: Json, *, root: bool = False) -> Pruner | None:
     """What drops fields that the schema does not name, and nulls where none may be; None where nothing can be dropped.
 
-    The closure takes (value, path, names of what was dropped)."""
+    The closure gives the paths of what was dropped, from the value on: nearly always nothing is, and then no path is put together."""
     if "properties" not in schema and "additionalProperties" not in schema and "items" not in schema:
         if schema.get("type") != "object" or schema.get("x-kubernetes-preserve-unknown-fields"):
             return None
@@ -66,10 +66,11 @@ def _object_pruner(
     preserve: bool,
     kept: frozenset[str],
 ) -> Pruner:
-    def prune(value: Any, path: str, dropped: list[str] | None) -> None:
+    def prune(value: Any) -> Sequence[str]:
         if type(value) is not dict:
-            return
+            return ()
         gone: list[str] = []
+        dropped: list[str] = []
         for key, item in value.items():
             if key in kept:
                 continue
@@ -79,17 +80,19 @@ def _object_pruner(
                         gone.append(key)
                     continue
                 below = inner[key]
-                if below is not None:
-                    below(item, f"{path}.{key}" if dropped is not None and path else key, dropped)
             elif open_ended:
-                if additional is not None and item is not None:
-                    additional(item, f"{path}.{key}", dropped)
-            elif not preserve:
+                below = None if item is None else additional
+            elif preserve:
+                continue
+            else:
                 gone.append(key)
-                if dropped is not None:
-                    dropped.append(f"{path}.{key}" if path else key)
+                dropped.append(f".{key}")
+                continue
+            if below is not None and (lost := below(item)):
+                dropped += [f".{key}{path}" for path in lost]
         for key in gone:
             del value[key]
+        return dropped
 
     return prune
 
@@ -98,10 +101,11 @@ def _list_pruner(below: Pruner | None) -> Pruner | None:
     if below is None:
         return None
 
-    def prune(value: Any, path: str, dropped: list[str] | None) -> None:
-        if type(value) is list:
-            for position, item in enumerate(value):
-                below(item, f"{path}[{position}]" if dropped is not None else path, dropped)
+    def prune(value: Any) -> Sequence[str]:
+        if type(value) is not list:
+            return ()
+        lost = [below(item) for item in value]
+        return [f"[{position}]{path}" for position, paths in enumerate(lost) for path in paths] if any(lost) else ()
 
     return prune
 
