@@ -160,7 +160,7 @@ class Pipeline:
         future = np.flatnonzero(mask & view.fits(task.request, future=True))
         if not session.state.nodes.moving:
             return Candidates(future, future)
-        return Candidates(np.flatnonzero(mask & view.fits(task.request, future=False)), future)
+        return Candidates(future[view.fits(task.request, future=False)[future]], future)
 
     def _candidates_within(self, session: Session, task: Task, scope: Bools) -> Candidates:
         """The same in a part of the cluster, at the cost of that part."""
