@@ -52,9 +52,10 @@ def test_gated_pods_that_ask_for_nothing_take_nothing_away() -> None:
     gated = {"schedulingGates": [{"name": "example.com/wait"}]}
     world.pod("p0", job="g", spec=gated)
     waiting = job(world, "g")
-    assert waiting.deduct_gated(waiting.min_resources)["pods"] == 2
+    minimum = amounts({"cpu": 2, "pods": 2})
+    assert waiting.deduct_gated(minimum)["pods"] == 2
     world.pod("p1", job="g", cpu=1, spec=gated)
-    assert waiting.deduct_gated(waiting.min_resources) == {"cpu": 1000, "memory": 0, "pods": 0}
+    assert waiting.deduct_gated(minimum) == {"cpu": 1000, "memory": 0, "pods": 0}
 
 
 @pytest.mark.scenario("plugins-fairness", 164)
