@@ -50,7 +50,7 @@ def test_reclaim_4_and_5_a_queue_that_is_not_there(priority: str) -> None:
     submitted(world, "lost", 1, queue="nowhere", priority=priority)
     assert quiet(world)
     assert running(world, "lost") == 0
-    assert "default/lost" not in world.decisions.explanations
+    assert world.decisions.explanations["default/lost"].constraint == "queue", "it is told that there is none"
 
 
 @pytest.mark.scenario("plugins-fairness", 190)
