@@ -159,6 +159,10 @@ class Plugin:
     queues alone, for pods without claims and volumes.  Then the node table may hear of several placements together, and of a pod
     that is placed and bound at once only that it is bound.  Not inherited: a class that fills a hook says it for itself."""
 
+    asks_alike: ClassVar[bool] = False
+    """Whether its `preemptable` and `reclaimable` take of the claimer only its queue, namespace, priorities, class, labels and marks and
+    what its job holds.  Then many pods of one kind that wait are asked about once.  Not inherited."""
+
     def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
         self.arguments = arguments
         self.flags = flags

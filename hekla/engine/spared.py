@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
+from hekla.engine.nodes import Bools
 from hekla.engine.plugin import ABSTAIN, Plugin, Victims
-from hekla.engine.tasks import Task
+from hekla.engine.tasks import Status, Task
 
 if TYPE_CHECKING:
     from hekla.engine.session import Session
@@ -55,6 +56,46 @@ class Search:
         if self.short:
             parts.append(f"{_places(self.short, places)} too little room even without all victims")
         return ", ".join(parts) or f"no {places} is left that evictions could help"
+
+
+class Hopeless:
+    """Claims of this action that found nobody to evict, for those that would ask the same of the same nodes.
+
+    A full cluster has many pods that wait, of few kinds.  The pods of jobs that hold nothing are alike to the plugins that say so
+    (`Plugin.asks_alike`) where queue, priorities, class, labels and marks are the same; and a search that failed fails again as long as
+    nothing is placed or evicted.
+    """
+
+    def __init__(self, session: Session, hook: str) -> None:
+        self.nodes = session.state.nodes
+        self.possible = all(vars(type(plugin)).get("asks_alike", False) for plugin in session.hooks(hook))
+        self.searches: dict[Hashable, Search] = {}
+        self.version = self.nodes.version
+
+    def like(self, task: Task, mask: Bools) -> Hashable | None:
+        """What claims that are answered alike have in common, `mask` being the nodes asked; None for one that is like no other."""
+        job = task.job
+        if not self.possible or job is None or job.policies or job.has_topology or task.claims or task.pods.volumes:
+            return None
+        if len(job.counts.statuses[Status.PENDING]) != len(job.tasks):
+            return None  # What a job holds decides about its share.
+        labels = task.labels if task.labels.terms or task.labels.kin is not None else None  # Others' labels move no filter.
+        return (
+            job.queue, job.priority, job.preemptable, task.namespace, task.pods, labels, task.priority, task.pod_priority,
+            task.preemptable, task.revocable_zone, mask.tobytes(),
+        )  # fmt: skip
+
+    def known(self, like: Hashable) -> Search | None:
+        """The search that failed for a claim like this one, if there was one since anything changed."""
+        if self.version != self.nodes.version:
+            self.searches.clear()
+            self.version = self.nodes.version
+        return self.searches.get(like)
+
+    def note(self, like: Hashable, search: Search) -> None:
+        """A claim that was not `known` a moment ago has failed, and so left everything as it was."""
+        self.searches[like] = search
+        self.version = self.nodes.version
 
 
 def _places(count: int, kind: str) -> str:

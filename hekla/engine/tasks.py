@@ -43,6 +43,7 @@ NOT_LET_IN = ("", "Pending")
 """Phases of a PodGroup that is yet to enter."""
 _ALLOCATED_SET = frozenset(ALLOCATED)
 _READY_SET = frozenset(READY)
+_STATUSES = tuple(Status)
 _NOTHING: Amounts = {}
 NOWHERE = -1
 QUEUE_GATE = "scheduling.volcano.sh/queue-allocation-gate"
@@ -155,7 +156,7 @@ class Counts:
     __slots__ = ("pending_best_effort", "ready", "ready_of", "roles", "statuses")
 
     def __init__(self) -> None:
-        self.statuses: dict[Status, dict[str, Task]] = {status: {} for status in Status}
+        self.statuses: dict[Status, dict[str, Task]] = {status: {} for status in _STATUSES}
         self.pending_best_effort = 0
         self.roles: dict[str, dict[Status, int]] = {}
         self.ready = 0
@@ -341,8 +342,8 @@ class Job(Group):
         "status_sent",
         "status_time",
         "sub_jobs",
-        "total_request",
         "title",
+        "total_request",
         "waiting_time",
     )  # fmt: skip
 
@@ -350,9 +351,9 @@ class Job(Group):
         super().__init__(key)
         self.key = key
         self.namespace, _, self.name = key.rpartition("/")
-        self.has_group = False
         self.title = self.name
         """What people call it: as its PodGroup's owner is called."""
+        self.has_group = False
         self.shadow = False
         self.pg_uid = ""
         self.queue = ""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cmp_to_key
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hekla.engine.resources import EPSILON
-from hekla.engine.tasks import PREEMPTABLE, Task
+from hekla.engine.tasks import PREEMPTABLE, Job, Task
 
 if TYPE_CHECKING:
     from hekla.engine.session import Session
@@ -18,19 +18,39 @@ __all__ = ["PREEMPTABLE", "agreed", "in_order", "make_room"]
 def in_order(session: Session, victims: Iterable[Task], claimer: Task) -> list[Task]:
     """Victims, the first to go first."""
     claiming = claimer.job if session.in_session(claimer.job) else None
+    ranks: dict[str, tuple[Any, ...]] = {}
+    keys: dict[str, tuple[Any, ...]] = {}
+
+    def rank(job: Job) -> tuple[Any, ...]:
+        known = ranks.get(job.key)
+        if known is None:
+            known = ranks[job.key] = session.job_rank(job)
+        return known
+
+    def key(task: Task) -> tuple[Any, ...]:
+        known = keys.get(task.key)
+        if known is None:
+            known = keys[task.key] = session.task_key(task)
+        return known
+
+    def later_first(left: Task, right: Task) -> int:
+        one, other = key(left), key(right)
+        if one < other:
+            return 1
+        return -1 if other < one else 0
 
     def compare(left: Task, right: Task) -> int:
         mine = left.job if session.in_session(left.job) else None
         theirs = right.job if session.in_session(right.job) else None
         if mine is theirs:
-            return _later_first(session, left, right)
+            return later_first(left, right)
         if mine is None or theirs is None:
             return -1 if mine is None else 1
         if claiming is None or mine.queue == theirs.queue:
-            one, other = session.job_rank(mine), session.job_rank(theirs)
+            one, other = rank(mine), rank(theirs)
             if one != other:
                 return 1 if one < other else -1
-            return _later_first(session, left, right)
+            return later_first(left, right)
         claimer_queue = session.queue_of(claiming)
         first = session.victim_queue_key(session.queue_of(mine), claimer_queue)
         second = session.victim_queue_key(session.queue_of(theirs), claimer_queue)
@@ -59,13 +79,6 @@ def agreed(
             if make_room(session, task, row, found):
                 return found, True
     return victims, False
-
-
-def _later_first(session: Session, left: Task, right: Task) -> int:
-    one, other = session.task_key(left), session.task_key(right)
-    if one < other:
-        return 1
-    return -1 if other < one else 0
 
 
 def make_room(session: Session, task: Task, row: int, victims: Iterable[Task]) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 
 from hekla.engine.heap import Heap
 from hekla.engine.nodes import Rows
-from hekla.engine.spared import Search
+from hekla.engine.spared import Hopeless, Search
 from hekla.engine.statement import Evicted, Statement
 from hekla.engine.tasks import PREEMPTABLE, Job, Task
 from hekla.engine.victims import agreed, in_order
@@ -82,6 +82,8 @@ def _between_jobs(session: Session, preemption: _Preemption, job: Job, tasks: li
 
 
 def _within_job(session: Session, preemption: _Preemption, job: Job) -> None:
+    if not any(job.counts.statuses[one] for one in PREEMPTABLE):
+        return
     for task in _waiting(session, job):
         statement = session.statement()
         if not preemption.claim(statement, task, lambda victim: victim.job is job):
@@ -98,6 +100,7 @@ class _Preemption:
         self.topology_aware = session.argument(REASON, "enableTopologyAwarePreemption", False)
         self.search = Search()
         """What the last claim met."""
+        self.hopeless = Hopeless(session, "preemptable")
 
     def claim(self, statement: Statement, task: Task, wanted: Wanted) -> bool:
         """Promise the task a node, with the evictions that it takes; False where there is none."""
@@ -119,10 +122,17 @@ class _Preemption:
         errors = job.fit_errors.get(task.key)
         if errors is not None and errors.unresolvable is not None:
             mask &= ~errors.unresolvable
+        like = self.hopeless.like(task, mask)
+        failed = self.hopeless.known(like) if like is not None else None
+        if failed is not None:
+            self.search = failed
+            return False
         for rows in session.shard_groups(np.flatnonzero(mask)):
             found = self._aware(statement, task, rows, wanted) if self.topology_aware else self._plain(statement, task, rows, wanted)
             if found:
                 return True
+        if like is not None:
+            self.hopeless.note(like, self.search)
         return False
 
     def _eligible(self, task: Task) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hekla.engine.heap import Heap
-from hekla.engine.spared import Search
+from hekla.engine.spared import Hopeless, Search
 from hekla.engine.statement import Statement
 from hekla.engine.tasks import Job, Status, Task
 from hekla.engine.victims import agreed, in_order, make_room
@@ -36,6 +36,7 @@ class Reclaim:
             if session.job_starving(job):
                 heap.push(job)
         queues = Heap(session.queue_key, (session.state.queues[name] for name in starving))
+        hopeless = Hopeless(session, "reclaimable")
         while queues:
             queue = queues.pop()
             if session.overused(queue):
@@ -44,10 +45,10 @@ class Reclaim:
             while jobs:
                 job = jobs.pop()
                 if not session.state.back_off.left(job.key, session.now) and not session.orders.held_back(job):
-                    _reclaim_for_job(session, job)
+                    _reclaim_for_job(session, job, hopeless)
 
 
-def _reclaim_for_job(session: Session, job: Job) -> None:
+def _reclaim_for_job(session: Session, job: Job, hopeless: Hopeless) -> None:
     queue = session.queue_of(job)
     statement = session.statement()
     tasks = session.sorted_tasks(task for task in job.pending() if not task.gated)
@@ -59,8 +60,8 @@ def _reclaim_for_job(session: Session, job: Job) -> None:
             if task.pods.preemption_policy != "Never":
                 why = why or session.prefilter(task) or session.not_preemptive(queue, [task])
             continue
-        search = Search()
-        if not _reclaim_for_task(session, statement, job, task, search):
+        search = _reclaim_for_task(session, statement, job, task, hopeless)
+        if search is not None:
             why = why or search.text("of other queues")
     if why:
         within = session.no_victim.get(job.key, "")  # what preempt found, among the jobs of its own queue
@@ -73,12 +74,18 @@ def _reclaim_for_job(session: Session, job: Job) -> None:
     statement.commit()
 
 
-def _reclaim_for_task(session: Session, statement: Statement, job: Job, task: Task, search: Search) -> bool:
+def _reclaim_for_task(session: Session, statement: Statement, job: Job, task: Task, hopeless: Hopeless) -> Search | None:
+    """Promise the task a node, with the evictions that it takes; where there is none, what the search met."""
     nodes = session.state.nodes
     mask = session.hooks.pipeline.preempt_mask(session, task)
     errors = job.fit_errors.get(task.key)
     if errors is not None and errors.unresolvable is not None:
         mask &= ~errors.unresolvable
+    like = hopeless.like(task, mask)
+    failed = hopeless.known(like) if like is not None else None
+    if failed is not None:
+        return failed
+    search = Search()
     for rows in session.shard_groups(np.flatnonzero(mask)):
         for row in rows.tolist():
             candidates = [one for one in nodes.tasks[row].values() if _may_go(session, job, one)]
@@ -100,8 +107,10 @@ def _reclaim_for_task(session: Session, statement: Statement, job: Job, task: Ta
                 continue
             trial.pipeline(task, row, trial.evicts)
             statement.merge(trial)
-            return True
-    return False
+            return None
+    if like is not None:
+        hopeless.note(like, search)
+    return search
 
 
 def _may_go(session: Session, job: Job, one: Task) -> bool:

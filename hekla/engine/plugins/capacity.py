@@ -49,6 +49,7 @@ class Capacity(Plugin):
     """Queues by what they name, flat or as a tree (`enableHierarchy`)."""
 
     name = "capacity"
+    asks_alike = True
     Arguments = CapacityArguments
     minds_no_nodes = True
 

@@ -18,6 +18,7 @@ class CooldownProtection(Plugin):
     """Spares pods that were scheduled less than their cooldown ago."""
 
     name = "cdp"
+    asks_alike = True
     time_dependent = True
 
     def open(self, session: Session) -> None:

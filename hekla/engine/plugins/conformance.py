@@ -12,6 +12,7 @@ class Conformance(Plugin):
     """Protects kube-system and the two system priority classes."""
 
     name = "conformance"
+    asks_alike = True
 
     def preemptable(self, claimer: Task, candidates: list[Task]) -> Victims:
         return _spared(candidates)

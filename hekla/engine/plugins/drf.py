@@ -25,6 +25,7 @@ class Drf(Plugin):
     """
 
     name = "drf"
+    asks_alike = True
     minds_no_nodes = True
 
     def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:

@@ -20,6 +20,7 @@ class Gang(Plugin):
     """All or nothing."""
 
     name = "gang"
+    asks_alike = True
     minds_no_nodes = True
 
     def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:

@@ -17,6 +17,7 @@ class Pdb(Plugin):
     """Counts budgets down over the candidates, in their order; one that would overdraw a budget is spared."""
 
     name = "pdb"
+    asks_alike = True
     minds_no_nodes = True
     spares_victims = True
 

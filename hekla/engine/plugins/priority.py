@@ -15,6 +15,7 @@ class Priority(Plugin):
     """Order by PriorityClass."""
 
     name = "priority"
+    asks_alike = True
 
     def open(self, session: Session) -> None:
         self.session = session

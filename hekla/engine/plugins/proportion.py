@@ -141,6 +141,7 @@ class Proportion(Plugin):
     """Queues by weight."""
 
     name = "proportion"
+    asks_alike = True
     minds_no_nodes = True
 
     def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:

@@ -52,6 +52,7 @@ class Tdm(Plugin):
     """Revocable nodes serve preemptable pods while their zone's window is open."""
 
     name = "tdm"
+    asks_alike = True
     Arguments = TdmArguments
     time_dependent = True
 
