@@ -158,7 +158,7 @@ def test_a_job_waits_for_the_nodes_and_goes_when_told(cluster: Running):
         run(cluster, "waits")
         time.sleep(1.0)  # long enough to be placed, if it could be
         assert cluster.phase("waits") == "Pending"
-        assert (said := explained()).count("taint") == 1, f"the reason, and once:\n{said}"
+        assert (said := explained()).count("1 has the taint kept") == 1, f"the reason, and once:\n{said}"
     finally:
         taint()
     cluster.reaches("waits", "Running")
