@@ -69,7 +69,10 @@ def test_a_queue_that_does_not_exist_harms_nobody() -> None:
     here.job("lost", cpu=1, queue="c1", phase="Pending")
     decisions = here.run()
     assert here.phase("lost") == "Pending"
-    assert (decisions.binds, decisions.pod_groups, decisions.problems) == ([], [], [])
+    assert (decisions.binds, decisions.problems) == ([], [])
+    (told,) = decisions.pod_groups
+    assert (told.key, told.phase) == ("default/lost", "Pending")
+    assert told.conditions[0]["message"].startswith("lost names queue c1, which does not exist")
 
 
 @core(5)
