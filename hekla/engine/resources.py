@@ -140,7 +140,11 @@ def exceeds(
     """Whether what is asked for goes past `most` beside what is held and promised and not spared, as `exceeding` counts it."""
     for name, wanted in asked.items():
         if wanted > 0 and name != PODS:
-            taken = held.get(name, 0.0) + promised.get(name, 0.0) - spared.get(name, 0.0)
+            taken = held.get(name, 0.0)
+            if promised:
+                taken += promised.get(name, 0.0)
+            if spared:
+                taken -= spared.get(name, 0.0)
             if wanted + taken > most.get(name, 0.0):
                 return True
     return False

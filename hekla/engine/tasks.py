@@ -628,4 +628,4 @@ class Job(Group):
         for task in self.counts.statuses[Status.PENDING].values():
             if task.gated and task.gated_by_others:
                 add(gated, task.request.amounts)
-        return of if is_empty(gated) else floor_subtract(of, gated)
+        return floor_subtract(of, gated) if gated and not is_empty(gated) else of
