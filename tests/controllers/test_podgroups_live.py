@@ -152,17 +152,15 @@ async def test_whoever_owns_pods_owns_their_group(cluster: Cluster, version: str
 
 
 async def test_a_pod_whose_group_is_refused_says_why_nobody_schedules_it(cluster: Cluster) -> None:
-    none = {"hard": {"count/podgroups.scheduling.volcano.sh": "0"}}
-    await cluster.client.create(core.NAMESPACE.untyped, {"metadata": {"name": "narrow"}})
-    await cluster.client.create(core.RESOURCE_QUOTA.untyped, {"metadata": {"name": "none"}, "spec": none}, "narrow")
-    await cluster.client.create(core.POD.untyped, body("refused"), "narrow")
+    owner = {"apiVersion": "example.com/v1", "kind": "Robot", "name": "robot", "uid": "No_Name", "controller": True}
+    await cluster.client.create(core.POD.untyped, body("refused", ownerReferences=[owner]), "default")
 
     async def told() -> str:
-        found = (await cluster.client.list(core.EVENT.untyped, "narrow")).items
+        found = (await cluster.client.list(core.EVENT.untyped, "default")).items
         return next((one["message"] for one in found if one["reason"] == "FailedCreatePodGroup"), "")
 
     async with asyncio.timeout(20):
         while not (message := await told()):
             await asyncio.sleep(0.05)
     assert message.startswith("no PodGroup could be made for the pod, so it is not scheduled: ")
-    assert "exceeded quota: none" in message
+    assert "podgroup-No_Name" in message, "which is no name that an object may have"
