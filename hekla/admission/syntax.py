@@ -42,24 +42,21 @@ def qualified_name(text: str) -> list[str]:
 
 
 def environment_name(text: str) -> list[str]:
-    errors = [] if _ENV.match(text) else [_ENV_TEXT]
-    if text in (".", ".."):
-        errors.append(f"must not be '{text}'")
-    elif text.startswith(".."):
-        errors.append("must not start with '..'")
-    return errors
+    return ([] if _ENV.match(text) else [_ENV_TEXT]) + _dots(text)
 
 
 def configuration_key(text: str) -> list[str]:
     """A key of a ConfigMap or a Secret."""
     if len(text) > 253:
         return ["must be no more than 253 characters"]
-    errors = [] if _CONFIGURATION_KEY.match(text) else [_CONFIGURATION_KEY_TEXT]
+    return ([] if _CONFIGURATION_KEY.match(text) else [_CONFIGURATION_KEY_TEXT]) + _dots(text)
+
+
+def _dots(text: str) -> list[str]:
+    """A name that a path would take for the directory itself, or for the one above."""
     if text in (".", ".."):
-        errors.append(f"must not be '{text}'")
-    elif text.startswith(".."):
-        errors.append("must not start with '..'")
-    return errors
+        return [f"must not be '{text}'"]
+    return ["must not start with '..'"] if text.startswith("..") else []
 
 
 def port_name(text: str) -> list[str]:

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.cli.answers import JOBS, SCHEDULING, Answers, Tree, answering, command
+from tests.cli.answers import JOBS, SCHEDULING, Answers, Tree, command
 
 TEXT = "train needs 1 pod of cpu=1; 0 fit. 1 node: 1 is cordoned."
 CORE = "/api/v1/namespaces/default"
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[Answers]:
-    with answering() as answers:
-        yield answers
 
 
 @pytest.fixture

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
 
-from tests.cli.answers import BUS, FLOW, JOBS, SCHEDULING, Answers, Tree, answering, command
+from tests.cli.answers import BUS, FLOW, JOBS, SCHEDULING, Answers, Tree, command
 
 THREE_DAYS_AGO = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 3 * 86400 - 60))
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[Answers]:
-    with answering() as answers:
-        yield answers
 
 
 @pytest.fixture

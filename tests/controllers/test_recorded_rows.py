@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,21 +16,15 @@ from hekla.controllers.job.podgroup import min_resources
 from hekla.controllers.sharding.policies import AllocationRate, NodeLimit, NodeUse, Policy, Warmup
 from hekla.kube.flags import seconds
 from hekla.kube.schedule import parse
+from tests.recorded import rows, where_recorded
 
-ROWS = Path(__file__).parents[2].parent / "shared" / "conformance" / "cases" / "controllers"
+pytestmark = where_recorded
 
 Tree = dict[str, Any]
 
 
-def rows(table: str) -> list[Tree]:
-    path = ROWS / f"{table}.json"
-    if not path.exists():
-        pytest.skip(f"no recorded rows at {ROWS}")
-    return list(json.loads(path.read_text()))
-
-
 def test_recent_runs() -> None:
-    for row in rows("cronjob/TestMostRecentScheduleTime"):
+    for row in rows("controllers/cronjob/TestMostRecentScheduleTime"):
         given, expect = row["input"], row["expect"]
         cron = cron_of(given)
         try:
@@ -46,7 +38,7 @@ def test_recent_runs() -> None:
 
 
 def test_the_next_look() -> None:
-    for row in rows("cronjob/TestNextScheduleTimeDuration"):
+    for row in rows("controllers/cronjob/TestNextScheduleTimeDuration"):
         cron = cron_of(row["input"])
         delay = until_next(cron, parse(cron.spec.schedule, "UTC"), time_of(row["input"]["now"]))
         assert delay == pytest.approx(seconds(row["expect"]["expectedDuration"]), abs=1e-3), row["name"]
@@ -54,7 +46,7 @@ def test_the_next_look() -> None:
 
 def test_what_a_gang_asks_for() -> None:
     """The rows leave out what admission fills in: a job without a minimum needs all that its tasks need."""
-    for row in rows("job/TestTaskPriority_CalcPGMin"):
+    for row in rows("controllers/job/TestTaskPriority_CalcPGMin"):
         given = row["input"]
         tasks = copy.deepcopy(given["TasksPriority"])
         for task, minimum in zip(tasks, given["TasksMinAvailable"], strict=True):
@@ -72,7 +64,7 @@ POLICIES: dict[str, type[Policy]] = {"allocationrate/TestAllocationRatePolicy": 
 
 @pytest.mark.parametrize("table", POLICIES)
 def test_arguments_of_node_policies(table: str) -> None:
-    for row in rows(f"sharding/policy/{table}Initialize"):
+    for row in rows(f"controllers/sharding/policy/{table}Initialize"):
         try:
             POLICIES[table](row["input"]["args"])
         except ValueError:
@@ -94,12 +86,12 @@ def node_of(given: Tree) -> NodeUse:
     ],
 )
 def test_what_node_policies_say_of_a_node(table: str, ask: Callable[[Tree], float]) -> None:
-    for row in rows(f"sharding/policy/{table}"):
+    for row in rows(f"controllers/sharding/policy/{table}"):
         assert ask(row["input"]) == pytest.approx(row["expect"]["want"]), row["name"]
 
 
 def test_how_many_nodes_are_kept() -> None:
-    for row in rows("sharding/policy/nodelimit/TestNodeLimitSelect"):
+    for row in rows("controllers/sharding/policy/nodelimit/TestNodeLimitSelect"):
         nodes = [NodeUse(node["metadata"]["name"]) for node in row["input"]["input"] or []]
         assert NodeLimit(row["input"]["args"]).select(nodes) == nodes[: row["expect"]["expectKeep"]], row["name"]
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,14 +12,9 @@ from hekla.engine.podclass import PodClasses, TermTable
 from hekla.engine.reading import resized
 from hekla.engine.resources import CPU, MEMORY, PODS, Amounts, ResourceSpace
 from hekla.engine.state import State
+from tests.recorded import rows, where_recorded
 
-CASES = Path(__file__).parents[2].parent / "shared" / "conformance" / "cases" / "scheduler" / "api"
-pytestmark = pytest.mark.skipif(not CASES.exists(), reason="the recorded cases are not here")
-
-
-def rows(name: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads((CASES / f"{name}.json").read_text())
-    return found
+pytestmark = where_recorded
 
 
 def amounts(tree: Mapping[str, Any]) -> Amounts:
@@ -39,14 +32,14 @@ def significant(of: Amounts) -> Amounts:
 
 
 def test_what_pods_ask_for() -> None:
-    for case in rows("TestGetPodResourceRequest"):
+    for case in rows("scheduler/api/TestGetPodResourceRequest"):
         if case["input"]["pod"]["spec"].get("resources") and not case["input"]["podLevelResourcesEnabled"]:
             continue  # The gate is on here, as in current Kubernetes.
         assert request(case["input"]["pod"]) == significant(amounts(case["expect"]["expectedResource"])), case["name"]
 
 
 def test_what_fits_into_what() -> None:
-    for case in rows("TestLessEqual"):
+    for case in rows("scheduler/api/TestLessEqual"):
         if "zero" in case["name"]:
             left, right = amounts(case["input"]["resource1"]), amounts(case["input"]["resource2"])
             assert resources.less_equal(left, right) == case["expect"]["expected"], case["id"]
@@ -57,47 +50,47 @@ def test_the_smaller_of_two() -> None:
         ("TestMinDimensionResourceZero", resources.minimum_zero),
         ("TestMinDimensionResourceInfinity", resources.minimum_present),
     ):
-        for case in rows(name):
+        for case in rows(f"scheduler/api/{name}"):
             found = smaller(amounts(case["input"]["resource1"]), amounts(case["input"]["resource2"]))
             assert significant(found) == significant(amounts(case["expect"]["expected"])), case["id"]
 
 
 def test_what_is_left() -> None:
-    for case in rows("TestSubResource"):
+    for case in rows("scheduler/api/TestSubResource"):
         left = amounts(case["input"]["resource1"])
         resources.subtract(left, amounts(case["input"]["resource2"]))
         assert left == amounts(case["expect"]["expected"])
 
 
 def test_the_larger_of_two() -> None:
-    for case in rows("TestSetMaxResource"):
+    for case in rows("scheduler/api/TestSetMaxResource"):
         found = resources.maximum(amounts(case["input"]["resource1"]), amounts(case["input"]["resource2"]))
         assert significant(found) == significant(amounts(case["expect"]["expected"])), case["id"]
 
 
 def test_only_dimensions_that_are_asked_for_are_compared() -> None:
-    for case in rows("TestLessEqualWithDimensionAndResourcesName"):
+    for case in rows("scheduler/api/TestLessEqualWithDimensionAndResourcesName"):
         left, right = amounts(case["input"]["resource1"]), amounts(case["input"]["resource2"])
         asked = amounts(case["input"]["req"]) if case["input"]["req"] is not None else left
         found = resources.exceeding(left, right, asked)
         assert (found, not found) == (case["expect"]["expectedResourceNames"], case["expect"]["expectedFlag"]), case["id"]
-    for case in rows("TestGreaterPartlyWithDimension"):
+    for case in rows("scheduler/api/TestGreaterPartlyWithDimension"):
         left, right, asked = (amounts(case["input"][key] or {}) for key in ("r", "rr", "req"))
         assert bool(resources.exceeding(left, right, asked)) == case["expect"]["wantBool"], case["id"]
-    for case in rows("TestGreaterPartlyWithRelevantDimensions"):
+    for case in rows("scheduler/api/TestGreaterPartlyWithRelevantDimensions"):
         left, asked = amounts(case["input"]["r"]), amounts(case["input"]["req"])
         right = {name: value for name, value in amounts(case["input"]["rr"]).items() if value or name not in (CPU, MEMORY)}
         assert resources.exceeds_relevant(left, right, asked) == case["expect"]["wantBool"], case["id"]
 
 
 def test_one_dimension_that_still_fits_is_enough() -> None:
-    for case in rows("TestLessEqualPartlyWithDimensionZeroFiltered"):
+    for case in rows("scheduler/api/TestLessEqualPartlyWithDimensionZeroFiltered"):
         left, right, asked = (amounts(case["input"][key]) for key in ("r", "rr", "req"))
         assert resources.less_equal_partly(left, right, asked) == case["expect"]["wantBool"], case["id"]
 
 
 def test_what_pods_hold_while_they_are_resized() -> None:
-    for case in rows("TestGetPodResourceWithResize"):
+    for case in rows("scheduler/api/TestGetPodResourceWithResize"):
         pod = case["input"]["pod"]
         found = request({"spec": resized(pod["spec"], pod["status"])})
         assert found == {**significant(amounts(case["expect"]["expected"])), PODS: 1.0}, case["id"]
@@ -105,7 +98,7 @@ def test_what_pods_hold_while_they_are_resized() -> None:
 
 @pytest.mark.parametrize("table", ["AddPod", "RemovePod", "SetNode"])
 def test_what_is_left_on_a_node(table: str) -> None:
-    for case in rows(f"TestNodeInfo_{table}"):
+    for case in rows(f"scheduler/api/TestNodeInfo_{table}"):
         state, asked = State(), case["input"]
         state.upsert_node(asked["node"])
         for pod in asked["pods"]:

@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from hekla.engine.devices import Asker, Holder, ascend, mig, vgpu
 from hekla.engine.nodes import NodeFacts
 from hekla.engine.plugins.deviceshare import matching_rules
 from hekla.engine.podclass import PodClass, PodClasses, TermTable
 from hekla.engine.resources import ResourceSpace
+from tests.recorded import rows, where_recorded
 
-CASES = Path(__file__).parents[2].parent / "shared" / "conformance" / "cases"
-VGPU = CASES / "scheduler" / "api" / "devices" / "nvidia" / "vgpu"
-HAMI = CASES / "scheduler" / "api" / "devices" / "ascend" / "hami"
-pytestmark = pytest.mark.skipif(not CASES.exists(), reason="the recorded cases are not here")
-
-
-def rows(path: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(path.read_text())
-    return found
+VGPU = "scheduler/api/devices/nvidia/vgpu"
+HAMI = "scheduler/api/devices/ascend/hami"
+pytestmark = where_recorded
 
 
 def class_of(containers: list[dict[str, Any]], annotations: Mapping[str, str]) -> PodClass:
@@ -52,14 +44,14 @@ def offered(node: NodeFacts, containers: list[dict[str, Any]], annotations: Mapp
 
 
 def test_recorded_rules_of_pods() -> None:
-    for case in rows(CASES / "plugins" / "deviceshare" / "TestPodMatchesRule.json"):
+    for case in rows("plugins/deviceshare/TestPodMatchesRule"):
         rules = [one["labels"] for one in case["context"]["rules"]]
         found = matching_rules(rules, case["input"]["pod"]["metadata"].get("labels") or {})
         assert (case["input"]["ruleIdx"] in found) == case["expect"]["expected"], case["name"]
 
 
 def test_recorded_nodes_with_room() -> None:
-    for case in rows(CASES / "plugins" / "deviceshare" / "Test_FilterNode.json"):
+    for case in rows("plugins/deviceshare/Test_FilterNode"):
         cards = case["input"]["Devices"]["Device"]
         node = gpus(*((f"GPU-{at}", one["Number"], one["Memory"]) for at, one in cards.items()))
         made = offered(node, case["input"]["Pod"]["spec"]["containers"], {})
@@ -70,7 +62,7 @@ def test_recorded_nodes_with_room() -> None:
 
 def test_recorded_cards_by_name() -> None:
     node = gpus(("GPU-0000B", 10, 1000), ("GPU-0000A", 10, 1000))
-    for case in rows(VGPU / "TestGPUUUIDConstraints.json"):
+    for case in rows(f"{VGPU}/TestGPUUUIDConstraints"):
         made = offered(node, [{"name": "c", "resources": {"limits": {vgpu.NUMBER: "1"}}}], case["input"]["annotations"] or {})
         assert (made is not None) == case["expect"]["wantFit"], case["name"]
         if case["expect"]["wantUUID"] and made is not None:
@@ -78,7 +70,7 @@ def test_recorded_cards_by_name() -> None:
 
 
 def test_recorded_pods_of_a_group_on_a_card() -> None:
-    for case in rows(VGPU / "TestDeviceHasPodFromSameGroup.json"):
+    for case in rows(f"{VGPU}/TestDeviceHasPodFromSameGroup"):
         users = {
             uid: vgpu.Use(one.get("UsedMem", 0), one.get("UsedCore", 0), one.get("PodGroupKey", ""), frozenset())
             for uid, one in (case["input"]["gd"].get("PodMap") or {}).items()
@@ -87,7 +79,7 @@ def test_recorded_pods_of_a_group_on_a_card() -> None:
 
 
 def test_recorded_pods_on_cards() -> None:
-    for case in rows(VGPU / "TestAddResource.json"):
+    for case in rows(f"{VGPU}/TestAddResource"):
         notes = case["input"]["annotations"] or {}
         names = [one["UUID"] for one in case["input"]["devices"].values()]
         holder = Holder("default/p", class_of([], notes), notes)
@@ -104,7 +96,7 @@ def card_of(case: dict[str, Any]) -> vgpu.Card:
 
 
 def test_recorded_instances_that_are_tried() -> None:
-    for case in rows(VGPU / "TestMIGFactory_TryAddPod_WithMemoryFactor.json"):
+    for case in rows(f"{VGPU}/TestMIGFactory_TryAddPod_WithMemoryFactor"):
         given, expect, card = case["input"], case["expect"], card_of(case)
         assert card.geometry is not None
         found = card.geometry.find(given["requestMem"] * max(given["memoryFactor"], 1))
@@ -117,7 +109,7 @@ def test_recorded_instances_that_are_tried() -> None:
 
 
 def test_recorded_instances_that_are_given_back() -> None:
-    for case in rows(VGPU / "TestMIGFactory_SubPod_WithMemoryFactor.json"):
+    for case in rows(f"{VGPU}/TestMIGFactory_SubPod_WithMemoryFactor"):
         given, expect, card = case["input"], case["expect"], card_of(case)
         card.book(given["podUID"], given["devID"], given["requestMem"], given["core"], given["memoryFactor"], "", frozenset())
         assert card.leave(given["podUID"], given["devID"]) != expect["expectedError"], case["name"]
@@ -126,7 +118,7 @@ def test_recorded_instances_that_are_given_back() -> None:
 
 
 def test_recorded_pods_on_ascend_cards() -> None:
-    for case in rows(HAMI / "TestAscendDevices_AddResource.json"):
+    for case in rows(f"{HAMI}/TestAscendDevices_AddResource"):
         given = case["input"]["ascendDevices"]
         if given is None:
             continue  # There is no kind of card without its settings here.
@@ -149,7 +141,7 @@ def test_recorded_pods_on_ascend_cards() -> None:
 
 
 def test_recorded_nodes_of_core_mode() -> None:
-    for case in rows(HAMI / "TestAscendDevice_GetNodeDevices_HAMiVnpuCore.json"):
+    for case in rows(f"{HAMI}/TestAscendDevice_GetNodeDevices_HAMiVnpuCore"):
         kind = ascend.Ascend(ascend.Settings("Ascend910A", "huawei.com/Ascend910A", "huawei.com/Ascend910A-memory", 32768, 32768))
         cards = kind.cards(facts({"huawei.com/Ascend910A": 1000.0}, case["input"]["annotations"]), [])
         assert cards is not None and cards.core_mode == case["expect"]["expectSupport"], case["name"]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,14 +18,9 @@ from hekla.engine.state import State
 from hekla.engine.tasks import Group, Job, Status, Task
 from hekla.engine.world import World, policy
 from tests.engine.fairness.stage import opened
+from tests.recorded import rows, where_recorded
 
-CASES = Path(__file__).parents[2].parent / "shared" / "conformance" / "cases" / "scheduler"
-pytestmark = pytest.mark.skipif(not CASES.exists(), reason="the recorded cases are not here")
-
-
-def rows(name: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads((CASES / f"{name}.json").read_text())
-    return found
+pytestmark = where_recorded
 
 
 def amounts(tree: Mapping[str, Any]) -> Amounts:
@@ -58,14 +51,14 @@ def filled(group: Group, index: Mapping[str, Mapping[str, Any]]) -> Group:
 
 @pytest.mark.parametrize("pipelined", [False, True])
 def test_when_a_sub_group_has_enough(pipelined: bool) -> None:
-    for case in rows("api/TestSubJobInfo_IsPipelined" if pipelined else "api/TestSubJobInfo_IsReady"):
+    for case in rows("scheduler/api/TestSubJobInfo_IsPipelined" if pipelined else "scheduler/api/TestSubJobInfo_IsReady"):
         row = case["input"]["sji"]
         group = filled(Group("sub", row["MinAvailable"]), row["TaskStatusIndex"])
         assert (group.is_pipelined() if pipelined else group.is_ready()) == case["expect"]["expected"], case["id"]
 
 
 def test_the_counts_of_a_job() -> None:
-    for case in rows("api/TestJobInfo"):
+    for case in rows("scheduler/api/TestJobInfo"):
         index: dict[str, dict[str, Any]] = {}
         for one in case["input"]["tasks"]:
             index.setdefault(one["Status"], {})[one["Name"]] = one
@@ -77,7 +70,7 @@ def test_the_counts_of_a_job() -> None:
 
 
 def test_the_phase_of_a_group() -> None:
-    for case in rows("framework/TestGetPodGroupPhase"):
+    for case in rows("scheduler/framework/TestGetPodGroupPhase"):
         row = case["input"]["job"]
         job = Job("ns/job")
         job.phase = row["PodGroup"]["status"]["phase"]
@@ -91,7 +84,7 @@ def test_the_phase_of_a_group() -> None:
 
 
 def test_what_a_job_holds_beyond_its_minimum() -> None:
-    for case in rows("api/TestGetElasticResources"):
+    for case in rows("scheduler/api/TestGetElasticResources"):
         state = State()
         group = case["input"]["podgroup"]
         state.upsert_pod_group(group)
@@ -103,7 +96,7 @@ def test_what_a_job_holds_beyond_its_minimum() -> None:
 
 
 def test_minimums_of_roles_are_replaced_whole() -> None:
-    for case in rows("api/TestParseMinMemberInfoChanged"):
+    for case in rows("scheduler/api/TestParseMinMemberInfoChanged"):
         state = State()
         for key in ("minTaskMemberInitial", "minTaskMemberChanged"):
             stated = case["input"][key]
@@ -114,7 +107,7 @@ def test_minimums_of_roles_are_replaced_whole() -> None:
 
 
 def test_why_a_pod_does_not_fit() -> None:
-    for case in rows("api/TestFitErrors"):
+    for case in rows("scheduler/api/TestFitErrors"):
         row = case["input"]
         reasons = [Reason(case["expect"]["err"]["error"], 1)]
         if row["fiterr"]:
@@ -128,17 +121,17 @@ def test_why_a_pod_does_not_fit() -> None:
 
 @pytest.mark.parametrize("table", ["Basic", "Boundary", "Error"])
 def test_which_sub_group_a_pod_is_in(table: str) -> None:
-    for case in rows(f"api/TestGetSubJobMatchValues_{table}"):
+    for case in rows(f"scheduler/api/TestGetSubJobMatchValues_{table}"):
         labels = case["input"]["pod"]["metadata"].get("labels") or {}
         assert policy_of(case["input"]["policy"]).match(labels) == case["expect"]["expected"], case["id"]
 
 
 def test_the_name_and_size_of_a_sub_group() -> None:
-    for case in rows("api/TestSubJobInfo_getPodSubJobID"):
+    for case in rows("scheduler/api/TestSubJobInfo_getPodSubJobID"):
         asked = case["input"]["args"]
         named = policy_of({"name": asked["policy"]})
         assert f"{asked['job']}/{named.name}-{named.join(asked['matchValues'])}" == case["expect"]["want"], case["id"]
-    for case in rows("api/TestNewSubJobInfo"):
+    for case in rows("scheduler/api/TestNewSubJobInfo"):
         assert policy_of(case["input"]["args"]["policy"] or {}).size == case["expect"]["want"]["MinAvailable"], case["id"]
 
 
@@ -168,7 +161,7 @@ def tier_of(group: Group) -> int | None:
 
 
 def test_soft_becomes_hard() -> None:
-    for case in rows("framework/TestConvertSoftToHardTopology"):
+    for case in rows("scheduler/framework/TestConvertSoftToHardTopology"):
         policies = [{**one, "matchLabelKeys": [f"k{number}"]} for number, one in enumerate(case["input"]["subGroupPolicies"] or ())]
         made = settled(case["input"]["jobNetworkTopology"], policies, {}, case["context"]["highest_tier_in_cluster"])
         expected = case["expect"]
@@ -181,11 +174,11 @@ def test_soft_becomes_hard() -> None:
 
 
 def test_the_tier_of_what_was_soft() -> None:
-    for case in rows("api/TestConvertToHardTopology"):
+    for case in rows("scheduler/api/TestConvertToHardTopology"):
         made = settled(case["input"]["networkTopology"], [], {}, case["input"]["maxTier"])
         assert made.effective is not None
         assert (made.effective.mode, tier_of(made)) == (case["expect"]["wantMode"], case["expect"]["wantTier"]), case["id"]
-    for case in rows("framework/TestAdjustNetworkTopologySpec_SoftToHardConversion"):
+    for case in rows("scheduler/framework/TestAdjustNetworkTopologySpec_SoftToHardConversion"):
         (job,) = case["input"]["jobs"].values()
         top = case["input"]["hyperNodes"][ROOT]["tier"]
         made = settled(job["PodGroup"]["spec"]["networkTopology"], [], case["input"]["nameMap"], top)
@@ -194,7 +187,7 @@ def test_the_tier_of_what_was_soft() -> None:
 
 
 def test_tiers_by_name() -> None:
-    for case in rows("framework/TestSession_adjustNetworkTopologySpec"):
+    for case in rows("scheduler/framework/TestSession_adjustNetworkTopologySpec"):
         (job,), (expected,) = case["input"]["jobs"].values(), case["expect"]["expectedJobs"].values()
         stated = job["PodGroup"]["spec"]
         policies = [{**one, "name": "p", "matchLabelKeys": ["k0"]} for one in stated.get("subGroupPolicy") or ()]
@@ -206,10 +199,10 @@ def test_tiers_by_name() -> None:
 
 
 def test_who_is_hard() -> None:
-    for case in rows("api/TestSubJobInfo_IsHardTopologyMode"):
+    for case in rows("scheduler/api/TestSubJobInfo_IsHardTopologyMode"):
         made = settled(case["input"]["fields"]["networkTopology"], [], {}, 4)
         assert made.has_hard_topology == case["expect"]["expectedHard"], case["id"]
-    for case in rows("api/TestHasTopologyHardConstrain"):
+    for case in rows("scheduler/api/TestHasTopologyHardConstrain"):
         group = case["input"]["jobInfo"].get("PodGroup") or {"spec": {}}
         made = settled(group["spec"].get("networkTopology"), [], {}, 4)
         assert made.has_hard_topology == case["expect"]["expectedHasHard"], case["id"]
@@ -236,20 +229,20 @@ def tree(objects: list[dict[str, Any]], nodes: list[dict[str, Any]] | None = Non
 
 
 def test_ancestors() -> None:
-    for case in rows("api/TestHyperNodesInfo_GetAncestors"):
+    for case in rows("scheduler/api/TestHyperNodesInfo_GetAncestors"):
         found = tree(case["input"]["initialHyperNodes"]).ancestors(case["input"]["hyperNodeName"])
         assert [name for name in found if name != ROOT] == case["expect"]["expectedAncestors"], case["id"]
 
 
 def test_the_closest_domain_of_two() -> None:
-    for case in rows("api/TestGetLCAHyperNode"):
+    for case in rows("scheduler/api/TestGetLCAHyperNode"):
         asked = case["input"]
         found = tree(case["context"]["hypernodes"]).common(asked["hypernode"], asked["jobHyperNode"])
         assert found.replace(ROOT, "") == case["expect"]["expectedLCA"], case["id"]
 
 
 def test_members_by_label() -> None:
-    for case in rows("api/TestGetMembers"):
+    for case in rows("scheduler/api/TestGetMembers"):
         member = {"type": "Node", "selector": case["input"]["selector"]}
         one = {"metadata": {"name": "h"}, "spec": {"tier": 1, "members": [member]}}
         made, names = tree([one], case["input"]["nodes"]), [node["metadata"]["name"] for node in case["input"]["nodes"]]
@@ -257,7 +250,7 @@ def test_members_by_label() -> None:
 
 
 def test_members_by_pattern_or_label() -> None:
-    for case in rows("api/TestHyperNodesInfo_NodeRegexOrLabelMatchHyperNode"):
+    for case in rows("scheduler/api/TestHyperNodesInfo_NodeRegexOrLabelMatchHyperNode"):
         asked = case["input"]
         known = {node["metadata"]["name"]: node for node in case["context"].get("nodes") or ()}
         node = known.get(asked["nodeName"], {"metadata": {"name": asked["nodeName"]}})
@@ -269,7 +262,7 @@ def test_members_by_pattern_or_label() -> None:
 
 @pytest.mark.parametrize("trouble", ["MultipleParents", "WithCycle"])
 def test_a_tree_that_is_none(trouble: str) -> None:
-    for case in rows(f"api/TestHyperNodesInfo_UpdateHyperNode_{trouble}"):
+    for case in rows(f"scheduler/api/TestHyperNodesInfo_UpdateHyperNode_{trouble}"):
         objects = {one["metadata"]["name"]: one for one in case["input"]["initialHyperNodes"]}
         assert bool(tree(list(objects.values())).trouble) == case["expect"]["expectError"], case["id"]
         mended = case["input"].get("correctHyperNode")
@@ -281,7 +274,7 @@ def test_a_tree_that_is_none(trouble: str) -> None:
 
 
 def test_the_lowest_domain_of_a_node() -> None:
-    for case in rows("util/TestFindHyperNodeForNode"):
+    for case in rows("scheduler/util/TestFindHyperNodeForNode"):
         asked = case["input"]
         members = {name: [node["Name"] for node in nodes] for name, nodes in asked["hyperNodes"].items()}
         state = State()
@@ -294,7 +287,7 @@ def test_the_lowest_domain_of_a_node() -> None:
 
 
 def test_nodes_of_the_shard_first() -> None:
-    for case in rows("util/TestGetPredicatedNodeByShard"):
+    for case in rows("scheduler/util/TestGetPredicatedNodeByShard"):
         asked = case["input"]
         names = [node["Name"] for node in asked["predicateNodes"]]
         world = World(policy())

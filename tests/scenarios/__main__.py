@@ -1,7 +1,7 @@
 """`python -m tests.scenarios [--full] [--seconds N] [--missing] [PAGE ...]`.
 
-Runs the tests that carry scenarios, those of the slow lane with `--full` only, and says what was not run.  What pytest says meanwhile
-goes to the standard error, the table to the standard output.
+Runs the tests that carry scenarios: for half a minute, without the slow lane; with `--full` all of them to their end.  What was not run is
+said.  What pytest says meanwhile goes to the standard error, the table to the standard output.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tests.scenarios import pages
 from tests.scenarios.selection import FULL, PAGES_VARIABLE, RESULTS
 
 ROOT = Path(__file__).parents[2]
+QUICK_SECONDS = 30.0
 GRACE_SECONDS = 3.0
 WORKERS = "3"  # tests of daemons wait more than they compute
 
@@ -29,8 +30,8 @@ Scenario = tuple[str, str]
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.scenarios", description=__doc__)
     parser.add_argument("pages", nargs="*", help="only these pages")
-    parser.add_argument("--full", action="store_true", help="run the slow lane too")
-    parser.add_argument("--seconds", type=float, help="how long the tests may take (default: until their end)")
+    parser.add_argument("--full", action="store_true", help="run everything to its end, the slow lane too")
+    parser.add_argument("--seconds", type=float, default=QUICK_SECONDS, help="how long the tests may take without --full")
     parser.add_argument("--missing", action="store_true", help="list the scenarios that no test carries, and those that fail")
     options = parser.parse_args(argv)
     reference = pages.read()
@@ -39,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     if options.pages:
         reference = {page: names for page, names in reference.items() if page in options.pages}
-    lines = run(options.pages, options.seconds, full=options.full)
+    lines = run(options.pages, None if options.full else options.seconds)
     if not any("collected" in line for line in lines):
         print(
             "no test was collected: pytest's words are above" + (", or it had too little time" if options.seconds else ""), file=sys.stderr
@@ -50,8 +51,8 @@ def main(argv: list[str] | None = None) -> int:
     return int(any("failed" in how for how in ended.values()))
 
 
-def run(only: list[str], seconds: float | None, *, full: bool) -> list[dict[str, object]]:
-    """The lines that the plugin wrote: what was collected, and how each test ended."""
+def run(only: list[str], seconds: float | None) -> list[dict[str, object]]:
+    """The lines that the plugin wrote: what was collected, and how each test ended.  Without a time limit the slow lane runs, too."""
     with tempfile.TemporaryDirectory() as directory:
         results = Path(directory) / "results"
         results.touch()
@@ -59,7 +60,7 @@ def run(only: list[str], seconds: float | None, *, full: bool) -> list[dict[str,
                    "--continue-on-collection-errors", "--tb=no", "-n", WORKERS,
                    "--dist", "worksteal"]  # fmt: skip
         command += carriers()
-        given = {**os.environ, RESULTS: str(results), PAGES_VARIABLE: " ".join(only), FULL: "1" if full else ""}
+        given = {**os.environ, RESULTS: str(results), PAGES_VARIABLE: " ".join(only), FULL: "" if seconds is not None else "1"}
         process = subprocess.Popen(command, cwd=ROOT, stdout=sys.stderr, start_new_session=True, env=given)
         try:
             process.wait(seconds)
@@ -118,7 +119,7 @@ def report(
     if unknown:
         print("tests carry scenarios that the reference does not have: " + ", ".join(f"{page} {name}" for page, name in unknown))
     scenarios, with_tests, passing_total, _, not_run = totals
-    rest = f", {not_run} skipped or not run{'' if full else ' (--full runs the slow lane too)'}" if not_run else ""
+    rest = f", {not_run} skipped or not run{'' if full else ' in the time given (--full runs all to their end)'}" if not_run else ""
     print(f"{scenarios} scenarios, {with_tests} covered, {passing_total} pass{rest}")
 
 

@@ -29,8 +29,9 @@ class Server:
 
     def __init__(self) -> None:
         self.pace = Busy()
-        self.caches = Caches(self)  # type: ignore[arg-type]
-        self.controller = JobController(self, self.caches, self)  # type: ignore[arg-type]
+        client: Any = self
+        self.caches = Caches(client)
+        self.controller = JobController(client, self.caches, self)
         self.patches: list[Any] = []
         self.changed: dict[str, Any] = {}
         """What a webhook makes of the spec of a PodGroup."""
