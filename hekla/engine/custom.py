@@ -14,6 +14,7 @@ import inspect
 import math
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -503,15 +504,16 @@ class Guarded(Plugin):
     # ------------------------------------------------------------------------------------------------- whose fault
 
     def _fault(self, hook: str, error: BaseException) -> str:
-        """What went wrong, where in the user's file; said once a cycle."""
+        """What went wrong, where in the user's file; said once a cycle.  What is returned names the file without its directories, for a
+        reason among others, which is short."""
         line = 0
         for frame in traceback.extract_tb(error.__traceback__):
             if frame.filename == self.source:
                 line = frame.lineno or 0
-        where = f"{self.source}:{line}" if line else self.source
-        text = f"plugin {self.name} failed in {hook}: {type(error).__name__}: {without_addresses(str(error))} ({where})"
-        self._tell(text)
-        return text
+        text = f"plugin {self.name} failed in {hook}: {type(error).__name__}: {without_addresses(str(error))}"
+        where = f":{line}" if line else ""
+        self._tell(f"{text} ({self.source}{where})")
+        return f"{text} ({Path(self.source).name}{where})"
 
     def _tell(self, text: str) -> None:
         if self.session is None:

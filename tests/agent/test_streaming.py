@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+
+import pytest
 
 from hekla.kube.http.upgrade import Opening
 from hekla.kube.streams import websocket
 from hekla.kube.streams.websocket import WebSocket
 from hekla.local.agent import console
+from hekla.local.agent.attachment import attach
+from hekla.local.agent.logbook import Clock
 from hekla.local.agent.records import Launch, PodDirectory, PodRecord
-from hekla.local.agent.remote import Terminal
+from hekla.local.agent.remote import SUCCESS, Terminal, Wish
 from hekla.local.agent.runtime import Runtime
 from tests.agent.live_cluster import Cluster, cluster
 
@@ -136,6 +142,39 @@ async def test_standard_input_ends_with_the_first_who_typed(root: Path) -> None:
         held.close()
         assert slot.log.read_bytes() == b"one\ntwo\nend\n"
     finally:
+        runtime.close()
+
+
+class Slow(Typist):
+    """Holds up the agent after what it typed until the container has answered, as a busy machine may."""
+
+    def __init__(self, log: Path, *texts: bytes) -> None:
+        super().__init__(*texts)
+        self.log = log
+
+    async def read(self) -> bytes:
+        until = time.monotonic() + 10
+        while not self.texts and not self.log.stat().st_size and time.monotonic() < until:
+            time.sleep(0.001)
+        return await super().read()
+
+    async def finish(self, status: Mapping[str, Any]) -> None:
+        self.status = status
+
+
+@pytest.mark.parametrize("split", [True, False])
+async def test_an_answer_that_comes_at_once_is_shown(root: Path, split: bool) -> None:
+    slot, launch = prepared(root, argv=["sh", "-c", "read line; echo heard $line"], stdin=True, stdin_once=True, split=split)
+    runtime, clock = Runtime(), Clock()
+    clock.start()
+    try:
+        await runtime.start(slot, launch, lambda _: None)
+        clock.follow(slot)
+        typist = Slow(slot.log, b"one\n")
+        await asyncio.wait_for(attach(slot, Wish(stdin=True, stdout=True, stderr=True), typist, clock), 10)
+        assert typist.shown == b"heard one\n" and typist.status == SUCCESS
+    finally:
+        clock.close()
         runtime.close()
 
 

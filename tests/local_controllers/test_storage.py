@@ -10,7 +10,11 @@ import pytest
 from hekla.api import core
 from hekla.api.claims import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
 from hekla.api.storage import STORAGE_CLASS
+from hekla.kube.cache import Cache
 from hekla.kube.client import Client
+from hekla.kube.errors import Conflict
+from hekla.kube.events import Recorder
+from hekla.local.controllers.volumes import VolumeController
 from tests.local_controllers.live import cluster, eventually, is_gone, pod
 
 CLAIMS, VOLUMES = PERSISTENT_VOLUME_CLAIM.untyped, PERSISTENT_VOLUME.untyped
@@ -72,6 +76,23 @@ async def test_a_claim_takes_the_smallest_volume_that_suits(client, namespace):
     assert taken["status"]["phase"] == "Bound"
     assert taken["spec"]["claimRef"]["uid"] == found["metadata"]["uid"]
     assert taken["metadata"]["annotations"]["pv.kubernetes.io/bound-by-controller"] == "yes"
+
+
+async def test_a_late_look_at_a_volume_takes_nothing_back(client, namespace):
+    """One that saw the volume before it was bound, and writes after."""
+    await client.create(VOLUMES, volume("late", storageClassName="late"))
+    await in_phase(client, "late", "Available")
+    seen = await client.get(VOLUMES, "late")
+    await client.create(CLAIMS, claim("data", storageClassName="late"), namespace)
+    await bound(client, namespace, "data")
+    recorder = Recorder(client, "late")
+    late = VolumeController(client, Cache(client, VOLUMES), Cache(client, CLAIMS), Cache(client, STORAGE_CLASS.untyped), recorder)
+
+    with pytest.raises(Conflict):
+        await late.show_volume({**seen, "status": {"phase": "Pending"}}, "Available")
+
+    assert (await client.get(VOLUMES, "late"))["status"]["phase"] == "Bound"
+    await recorder.close()
 
 
 async def test_selector_mode_and_access_are_looked_at(client, namespace):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
+from typing import Any
 
 from hekla.local.agent import console
 from hekla.local.agent.execution import process_of
@@ -28,13 +30,17 @@ async def attach(slot: Slot, wish: Wish, terminal: Terminal, clock: Clock) -> No
             await held.carry(terminal, wish.stdin)
             await terminal.finish(SUCCESS)
             return
-        typing = asyncio.create_task(held.type(terminal)) if held is not None and wish.stdin else None
+        # Tasks begin in this order, so the ends of the logs are known before anything is typed that the container may answer at once.
+        tasks = [asyncio.create_task(each) for each in views(slot, wish, terminal, clock)]
+        shown = asyncio.gather(*tasks)
+        if held is not None and wish.stdin:
+            tasks.append(asyncio.create_task(held.type(terminal)))
         try:
-            await show_log(slot, wish, terminal, clock)
+            await shown
         finally:
-            if typing is not None:
-                typing.cancel()
-                await asyncio.gather(typing, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             if held is not None:
                 held.close()
         await terminal.finish(SUCCESS)
@@ -42,8 +48,8 @@ async def attach(slot: Slot, wish: Wish, terminal: Terminal, clock: Clock) -> No
         log.debug("%s: the client of an attach has gone", slot.directory)
 
 
-async def show_log(slot: Slot, wish: Wish, terminal: Terminal, clock: Clock) -> None:
-    """Where both streams share one file (decision 0052) both are shown as standard output."""
+def views(slot: Slot, wish: Wish, terminal: Terminal, clock: Clock) -> list[Coroutine[Any, Any, None]]:
+    """What shows each wanted log from its end on; where both streams share one file (decision 0052) it is shown as standard output."""
 
     def running() -> bool:
         claim = slot.claim()
@@ -53,15 +59,7 @@ async def show_log(slot: Slot, wish: Wish, terminal: Terminal, clock: Clock) -> 
         async for data in read(slot, Options(follow=True, tail=0, stream=stream), clock, running):
             await terminal.write(role, data)
 
-    if not slot.split:
-        if wish.stdout or wish.stderr:
-            await show("stdout" if wish.stdout else "stderr", "All")
-        return
     roles = [role for role, wanted in (("stdout", wish.stdout), ("stderr", wish.stderr)) if wanted]
-    both = [asyncio.create_task(show(role, role.capitalize())) for role in roles]
-    try:
-        await asyncio.gather(*both)
-    finally:
-        for task in both:
-            task.cancel()
-        await asyncio.gather(*both, return_exceptions=True)
+    if slot.split:
+        return [show(role, role.capitalize()) for role in roles]
+    return [show(role, "All") for role in roles[:1]]

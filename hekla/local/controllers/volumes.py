@@ -285,7 +285,7 @@ class VolumeController(Controller):
     async def release(self, volume: Json) -> None:
         """The claim is gone: the volume is kept as it is, or its maker takes it back."""
         if phase(volume) not in ("Released", "Failed"):
-            await self.show_volume(volume, "Released")
+            volume = await self.show_volume(volume, "Released")
         if policy(volume) == "Retain" or claims.PROVISIONED_BY in claims.notes(volume) or phase(volume) == "Failed":
             return
         message = f'error getting deleter volume plugin for volume "{volume["metadata"]["name"]}": no deletable volume plugin matched'
@@ -308,11 +308,13 @@ class VolumeController(Controller):
         patch = {**patch, "metadata": {**patch.get("metadata", {}), "uid": meta["uid"]}}
         return await self.client.patch(PERSISTENT_VOLUME_CLAIM.untyped, meta["name"], patch, meta["namespace"])
 
-    async def show_volume(self, volume: Json, word: str, message: str = "") -> None:
+    async def show_volume(self, volume: Json, word: str, message: str = "") -> Json:
+        """The phase of a volume as it was seen; Conflict when it is another by now: no late look takes back what a binding wrote."""
         if phase(volume) == word:
-            return
-        status = {"phase": word, "message": message or None}
-        await self.client.patch(PERSISTENT_VOLUME.untyped, volume["metadata"]["name"], {"status": status}, subresource="status")
+            return volume
+        meta = volume["metadata"]
+        body = {"metadata": {"resourceVersion": meta["resourceVersion"]}, "status": {"phase": word, "message": message or None}}
+        return await self.client.patch(PERSISTENT_VOLUME.untyped, meta["name"], body, subresource="status")
 
     async def show_claim(self, claim: Json, status: Json) -> None:
         before = claim.get("status") or {}
