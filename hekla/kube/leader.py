@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import socket
 import time
@@ -69,6 +70,7 @@ class LeaderElection:
         holder: str = "",
         durations: Durations | None = None,
         release: bool = True,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
         self.namespace = namespace
@@ -78,9 +80,10 @@ class LeaderElection:
         if problem := self._durations.problem():
             raise ValueError(f"leader election: {problem}")
         self._release = release
+        self._clock = clock
         self._lease: dict[str, Any] = {}
         self._seen: dict[str, Any] = {}
-        self._seen_at = 0.0
+        self._seen_at = -math.inf
         self._complained_at = -COMPLAINT_PERIOD
         self._told_of = ""
 
@@ -91,7 +94,7 @@ class LeaderElection:
 
     @property
     def leads(self) -> bool:
-        return self.leader == self.holder and time.monotonic() < self._seen_at + self._durations.lease
+        return self.leader == self.holder and self._clock() < self._seen_at + self._durations.lease
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Wait for the lease, then `lead()` while it is renewed; returns when `lead` does.
@@ -144,7 +147,7 @@ class LeaderElection:
         except (Conflict, AlreadyExists):
             log.debug("another candidate was faster at the lease %s/%s", self.namespace, self.name)
         except (ApiError, TransportError) as error:
-            now = time.monotonic()
+            now = self._clock()
             if now - self._complained_at >= COMPLAINT_PERIOD:
                 self._complained_at = now
                 log.warning("the lease %s/%s: %s", self.namespace, self.name, error)
@@ -171,14 +174,14 @@ class LeaderElection:
 
     def _expired(self) -> bool:
         duration = self._seen.get("leaseDurationSeconds") or self._durations.lease
-        return time.monotonic() > self._seen_at + duration
+        return self._clock() > self._seen_at + duration
 
     def _observe(self, lease: dict[str, Any]) -> None:
         self._lease = lease
         spec = lease.get("spec") or {}
-        if spec != self._seen or self._seen_at == 0.0:
+        if spec != self._seen or self._seen_at == -math.inf:
             self._seen = spec
-            self._seen_at = time.monotonic()
+            self._seen_at = self._clock()
 
     def _spec(self, before: dict[str, Any]) -> dict[str, Any]:
         now = micro_time()

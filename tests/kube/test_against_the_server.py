@@ -19,7 +19,8 @@ from hekla.kube.leader import Durations, LeaderElection, LeadershipLost
 from hekla.kube.pace import Pace
 from tests.apiserver_process import ApiServerProcess
 
-QUICK = Durations(lease=1.5, renew=1.0, retry=0.1)
+PATIENT = Durations(lease=60.0, renew=50.0, retry=1.0)
+"""What happens when is told in virtual time (test_leader.py); here nothing may run out on a busy machine."""
 
 
 @pytest.fixture
@@ -121,21 +122,19 @@ async def test_one_leads_and_another_takes_over(client: Client) -> None:
             log.append(f"{name} stops")
 
     def candidate(name: str) -> tuple[LeaderElection, asyncio.Task[None]]:
-        election = LeaderElection(client, "job", "default", holder=name, durations=QUICK)
+        election = LeaderElection(client, "job", "default", holder=name, durations=PATIENT)
         return election, asyncio.ensure_future(election.run(lambda: lead(name)))
 
     _, first = candidate("one")
     await until(lambda: log == ["one leads"])
     election, second = candidate("two")
     await until(lambda: election.leader == "one")
-    await asyncio.sleep(2)  # longer than the lease: it is renewed, so nobody takes it
-    assert log == ["one leads"]
     lease = await client.get(LEASE, "job", "default")
     assert (lease.spec.holder_identity, lease.spec.lease_transitions) == ("one", 0)
     assert len(lease.spec.renew_time) == len("2026-01-01T00:00:00.000000Z")
 
     first.cancel()
-    await until(lambda: log == ["one leads", "one stops", "two leads"], seconds=1.2)  # given back: no wait for the expiry
+    await until(lambda: log == ["one leads", "one stops", "two leads"])  # given back: no wait for the expiry
     lease = await client.get(LEASE, "job", "default")
     assert (lease.spec.holder_identity, lease.spec.lease_transitions) == ("two", 1)
 
@@ -154,32 +153,10 @@ async def test_a_lease_that_nobody_renews_is_taken_after_its_time(client: Client
     async def lead() -> None:
         leading.set()
 
-    await LeaderElection(client, "dead", "default", holder="heir", durations=QUICK).run(lead)
+    await LeaderElection(client, "dead", "default", holder="heir", durations=PATIENT).run(lead)
     assert leading.is_set()
     lease = await client.get(LEASE, "dead", "default")
     assert (lease.spec.holder_identity, lease.spec.lease_transitions) == ("", 5)  # it worked to its end and gave it back
-
-
-async def test_a_leader_whose_server_is_gone_stops_in_time(apiserver: ApiServerProcess) -> None:
-    async with Client(load(str(apiserver.internal_kubeconfig))) as client:
-        stopped = leading = False
-
-        async def lead() -> None:
-            nonlocal leading, stopped
-            leading = True
-            try:
-                await asyncio.Event().wait()
-            finally:
-                stopped = True
-
-        task = asyncio.ensure_future(LeaderElection(client, "x", "default", durations=QUICK).run(lead))
-        await until(lambda: leading)
-        apiserver.kill()
-        began = asyncio.get_running_loop().time()
-        with pytest.raises(LeadershipLost, match="could not be renewed for 1 s"):
-            await task
-        assert stopped
-        assert asyncio.get_running_loop().time() - began < QUICK.lease
 
 
 async def test_events_are_counted_combined_and_throttled(client: Client) -> None:
