@@ -11,6 +11,7 @@ from hekla.api.coordination import LEASE
 from hekla.api.core import CONFIG_MAP, EVENT, NAMESPACE, ConfigMap
 from hekla.api.meta import ObjectMeta
 from hekla.kube import errors
+from hekla.kube import events as recording
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
 from hekla.kube.config import load
@@ -21,6 +22,12 @@ from tests.apiserver_process import ApiServerProcess
 
 PATIENT = Durations(lease=60.0, renew=50.0, retry=1.0)
 """What happens when is told in virtual time (test_leader.py); here nothing may run out on a busy machine."""
+
+
+@pytest.fixture(autouse=True)
+def patient_recorders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long a busy server takes for what waits when a recorder is closed."""
+    monkeypatch.setattr(recording, "FLUSH_SECONDS", 60.0)
 
 
 @pytest.fixture

@@ -168,8 +168,11 @@ async def test_a_gang_is_bound_and_says_so(site: Site) -> None:
         group = await site.client.get(scheduling.POD_GROUP.untyped, f"{site.name}-gang", "default")
         return bool((group.get("status") or {}).get("phase") == "Running")
 
+    async def told() -> bool:
+        return ("Scheduled", f"Successfully assigned default/{site.name}-gang-0 to {site.name}-n1") in await site.told("gang-0")
+
     await site.until(ready, "the group is Running")
-    assert ("Scheduled", f"Successfully assigned default/{site.name}-gang-0 to {site.name}-n1") in await site.told("gang-0")
+    await site.until(told, "an event says where the pod went")
 
 
 async def test_who_does_not_fit_is_told_the_same_everywhere(site: Site) -> None:
@@ -211,8 +214,11 @@ async def test_a_lesser_pod_gives_way(site: Site) -> None:
     async def taken() -> bool:
         return "urgent-0" in await site.bound()
 
+    async def told() -> bool:
+        return "Evict" in {reason for reason, _ in await site.told("lesser-0")}
+
     await site.until(taken, "the urgent pod has the place")
-    assert "Evict" in {reason for reason, _ in await site.told("lesser-0")}
+    await site.until(told, "an event says who was evicted")
     with pytest.raises(NotFound):
         await site.pod("lesser-0")
 
