@@ -7,12 +7,14 @@ said.  What pytest says meanwhile goes to the standard error, the table to the s
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections import defaultdict
 from pathlib import Path
 
@@ -22,7 +24,10 @@ from tests.scenarios.selection import FULL, PAGES_VARIABLE, RESULTS
 ROOT = Path(__file__).parents[2]
 QUICK_SECONDS = 30.0
 GRACE_SECONDS = 3.0
-WORKERS = "3"  # tests of daemons wait more than they compute
+WORKERS = 3
+"""Processes of pytest; tests of daemons wait more than they compute."""
+LIVE = ("_live", "live_", ".live", "cluster(", "subprocess", "hekla.cli", "tests.clients")
+"""Signs of a file whose tests start programs: run after the others, so that little is lost when the time is up."""
 
 Scenario = tuple[str, str]
 
@@ -53,38 +58,73 @@ def main(argv: list[str] | None = None) -> int:
 
 def run(only: list[str], seconds: float | None) -> list[dict[str, object]]:
     """The lines that the plugin wrote: what was collected, and how each test ended.  Without a time limit the slow lane runs, too."""
+    deadline = None if seconds is None else time.monotonic() + seconds
     with tempfile.TemporaryDirectory() as directory:
-        results = Path(directory) / "results"
-        results.touch()
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.scenarios.selection", "-p", "no:cacheprovider",
-                   "--continue-on-collection-errors", "--tb=no", "-n", WORKERS,
-                   "--dist", "worksteal"]  # fmt: skip
-        command += carriers()
-        given = {**os.environ, RESULTS: str(results), PAGES_VARIABLE: " ".join(only), FULL: "" if seconds is not None else "1"}
-        process = subprocess.Popen(command, cwd=ROOT, stdout=sys.stderr, start_new_session=True, env=given)
+        given = {**os.environ, PAGES_VARIABLE: " ".join(only), FULL: "" if seconds is not None else "1"}
+        waiting = batches(carriers(only), deadline is not None)
+        results: list[Path] = []
+        running: list[subprocess.Popen[bytes]] = []
         try:
-            process.wait(seconds)
-        except (subprocess.TimeoutExpired, KeyboardInterrupt):
-            _stop(process)
-        return [json.loads(line) for line in results.read_text().splitlines() if line.endswith("}")]
+            while (waiting or running) and (deadline is None or time.monotonic() < deadline):
+                running = [process for process in running if process.poll() is None]
+                while waiting and len(running) < WORKERS:
+                    results.append(Path(directory) / str(len(results)))
+                    running.append(_start(waiting.pop(0), {**given, RESULTS: str(results[-1])}))
+                time.sleep(0.05)
+        finally:
+            _stop(running)
+        written = [line for path in results if path.exists() for line in path.read_text().splitlines()]
+        return [json.loads(line) for line in written if line.endswith("}")]
 
 
-def carriers() -> list[str]:
-    """The test files in which a scenario is named; collecting the others would take longer than many tests."""
-    files = sorted((ROOT / "tests").rglob("test_*.py"))
-    return [str(file.relative_to(ROOT)) for file in files if "scenario(" in file.read_text(encoding="utf-8")]
+def carriers(only: list[str]) -> dict[Path, str]:
+    """The test files in which a scenario (of these pages) is named, with their texts; to collect the others would take longest."""
+    texts = {file: file.read_text(encoding="utf-8") for file in sorted((ROOT / "tests").rglob("test_*.py"))}
+    return {file: text for file, text in texts.items() if "scenario(" in text and (not only or any(page in text for page in only))}
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End pytest with its workers and what these started."""
+def batches(files: dict[Path, str], limited: bool) -> list[list[str]]:
+    """Arguments of pytest, run after run.  A file stands in one run only: it is collected once, and its servers are started once.
+
+    Where the time is limited, what starts programs is collected beforehand, to be known of in any case.
+    """
+    live = {file: text for file, text in files.items() if any(sign in text for sign in LIVE)}
+    quick = {file: text for file, text in files.items() if file not in live}
+    known = [["--collect-only", "-qq", *map(_name, live)]] if limited and live else []
+    return [*known, *dealt(quick, 2 * WORKERS), *dealt(live, 3 * WORKERS)]
+
+
+def dealt(files: dict[Path, str], count: int) -> list[list[str]]:
+    """At most `count` lists, of about the same length of text."""
+    hands: list[list[Path]] = [[] for _ in range(count)]
+    for file in sorted(files, key=lambda one: len(files[one]), reverse=True):
+        min(hands, key=lambda hand: sum(len(files[one]) for one in hand)).append(file)
+    return [[_name(file) for file in hand] for hand in hands if hand]
+
+
+def _name(file: Path) -> str:
+    return str(file.relative_to(ROOT))
+
+
+def _start(arguments: list[str], given: dict[str, str]) -> subprocess.Popen[bytes]:
+    """One run of pytest.  Nothing of a failure is shown, so assertions are not rewritten to tell of it."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.scenarios.selection", "-p", "no:cacheprovider", "--assert=plain",
+               "--continue-on-collection-errors", "--tb=no"]  # fmt: skip
+    return subprocess.Popen([*command, *arguments], cwd=ROOT, stdout=sys.stderr, start_new_session=True, env=given)
+
+
+def _stop(processes: list[subprocess.Popen[bytes]]) -> None:
+    """End each pytest with what it started."""
     for number in (signal.SIGINT, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, number)
-            process.wait(GRACE_SECONDS)
-        except ProcessLookupError:
+        deadline = time.monotonic() + GRACE_SECONDS
+        for process in processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
+        for process in processes:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, deadline - time.monotonic()))
+        if all(process.poll() is not None for process in processes):
             return
-        except subprocess.TimeoutExpired:
-            continue
 
 
 def outcomes(lines: list[dict[str, object]]) -> tuple[set[Scenario], dict[Scenario, set[str]]]:

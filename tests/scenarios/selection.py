@@ -1,7 +1,6 @@
 """The pytest plugin that keeps the tests which carry scenarios, and reports how each ended.
 
-Reports travel between the worker processes of pytest-xdist with their `user_properties`; that is how the scenarios of a test
-reach the file of results.
+A report knows its test by its `user_properties`; that is how the scenarios of a test reach the file of results.
 """
 
 from __future__ import annotations
@@ -23,16 +22,14 @@ SLOWER = ("cluster", "apiserver", "server", "api", "client")
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     kept = []
     for item in items:
         marks = [[str(part) for part in mark.args[:2]] for mark in item.iter_markers("scenario")]
         if marks and (not PAGES or any(page in PAGES for page, _ in marks)):
             item.user_properties.append(("scenarios", marks))
             kept.append(item)
-    # Under pytest-xdist only workers collect; the first one speaks for all.
-    if getattr(config, "workerinput", {"workerid": "gw0"})["workerid"] == "gw0":
-        _write({"collected": [dict(item.user_properties)["scenarios"] for item in kept]})
+    _write({"collected": [dict(item.user_properties)["scenarios"] for item in kept]})
     if not os.environ.get(FULL):
         kept = [item for item in kept if item.get_closest_marker("slow") is None]
     # Tests that start servers come last, so that little is lost when the time is up.
@@ -45,7 +42,7 @@ def _slowness(item: pytest.Item) -> int:
 
 
 def pytest_runtest_logreport(report: Any) -> None:
-    if os.environ.get("PYTEST_XDIST_WORKER") or (report.when != "call" and report.outcome == "passed"):
+    if report.when != "call" and report.outcome == "passed":
         return
     scenarios = dict(report.user_properties).get("scenarios")
     if scenarios:

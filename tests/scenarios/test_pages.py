@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.scenarios.__main__ import outcomes
+from tests.scenarios.__main__ import ROOT, batches, dealt, outcomes
 from tests.scenarios.pages import read, scenarios_of
 
 PAGE = """
@@ -53,3 +53,21 @@ def test_the_pages_beside_the_repository_have_their_numbers_in_order():
         pytest.skip("the reference is not beside the repository")
     for names in reference.values():
         assert names == sorted(names, key=lambda name: (len(name), name))
+
+
+def test_each_file_is_run_once_and_what_starts_programs_last():
+    files = {ROOT / "tests" / f"test_{n}.py": "x" * n for n in range(1, 20)}
+    slow = ROOT / "tests" / "test_slow.py"
+
+    known, *quick, live = batches({slow: "import tests.agent.live_cluster", **files}, limited=True)
+
+    assert sorted(name for run in quick for name in run) == sorted(f"tests/test_{n}.py" for n in range(1, 20))
+    assert known == ["--collect-only", "-qq", *live] and live == ["tests/test_slow.py"]
+    assert batches({slow: "subprocess"}, limited=False) == [live]
+
+
+def test_hands_are_about_as_heavy():
+    files = {ROOT / f"{n}": "x" * n for n in (90, 50, 40, 10, 5)}
+
+    assert dealt(files, 2) == [["90", "10"], ["50", "40", "5"]]
+    assert dealt({ROOT / "1": ""}, 3) == [["1"]]
