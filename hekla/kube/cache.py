@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 Change = Callable[[T | None, T | None], None]
 """Called with (old, new); old None: it is new; new None: it is gone."""
+Sorter = Callable[[T], Collection[str]]
+"""Gives the values by which objects are told apart, mostly one or none."""
 
 WATCH_SECONDS = (300, 600)
 """How long one watch is asked for; drawn anew each time, so that all caches do not come back at once."""
@@ -72,6 +74,8 @@ class Cache(Generic[T]):
         self._indexes: dict[str, dict[str, dict[str, None]]] = {name: {} for name in self._indexers}
         """Index -> value -> keys of the objects that have it, in the order in which they came."""
         self._callbacks: list[Change[T]] = []
+        self._concerned: dict[Sorter[T], dict[str, list[Change[T]]]] = {}
+        """Callbacks for some objects only: how these are told apart -> value -> callbacks."""
         self._on_malformed = on_malformed or (lambda problem: log.warning("%s; it is left out", problem))
         self._synced = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -115,7 +119,20 @@ class Cache(Generic[T]):
         """Hear of changes from now on; what is there already is told at once, as added."""
         self._callbacks.append(callback)
         for obj in self.all():
-            self._tell(callback, None, obj)
+            self._tell((callback,), None, obj)
+
+    def on_change_of(self, sorter: Sorter[T], values: Iterable[str], callback: Change[T]) -> None:
+        """As `on_change`, but only of objects for which the sorter gives, or gave before the change, one of these values.
+
+        Of a dozen listeners most have nothing to do with most objects: a sorter that they share is asked once for all of them.
+        """
+        wanted = frozenset(values)
+        table = self._concerned.setdefault(sorter, {})
+        for value in wanted:
+            table.setdefault(value, []).append(callback)
+        for obj in self.all():
+            if not wanted.isdisjoint(sorter(obj)):
+                self._tell((callback,), None, obj)
 
     async def start(self) -> None:
         """Begin to list and watch, in the background.  Calling it again changes nothing."""
@@ -218,12 +235,11 @@ class Cache(Generic[T]):
 
     def _apply(self, batch: list[Event[T]]) -> None:
         for event in batch:
-            obj = event.object
             if event.type == DELETED:
-                self._remove(key(obj), obj)
+                self._remove(key(event.object), event.object)
             elif event.type != BOOKMARK:
-                self._put(key(obj), obj)
-            self.resource_version = version_of(obj)
+                self._put(key(event.object), event.object)
+        self.resource_version = version_of(batch[-1].object)
 
     def _malformed(self, problem: Malformed) -> None:
         self._on_malformed(problem)
@@ -242,8 +258,9 @@ class Cache(Generic[T]):
             before, after = values(old) if old is not None else (), values(obj)
             if before != after:
                 self._reindex(index, name, set(before), set(after))
-        for callback in self._callbacks:
-            self._tell(callback, old, obj)
+        self._tell(self._callbacks, old, obj)
+        if self._concerned:
+            self._tell_concerned(old, obj)
 
     def _remove(self, name: str, last: T | None = None) -> None:
         """`last` is the object as the server saw it last, which a deletion brings along."""
@@ -252,8 +269,10 @@ class Cache(Generic[T]):
             return
         for index, values in self._indexers.items():
             self._reindex(index, name, set(values(old)), set())
-        for callback in self._callbacks:
-            self._tell(callback, last if last is not None else old, None)
+        gone = last if last is not None else old
+        self._tell(self._callbacks, gone, None)
+        if self._concerned:
+            self._tell_concerned(gone, None)
 
     def _reindex(self, index: str, name: str, before: set[str], after: set[str]) -> None:
         table = self._indexes[index]
@@ -265,11 +284,22 @@ class Cache(Generic[T]):
         for value in after - before:
             table.setdefault(value, {})[name] = None
 
-    def _tell(self, callback: Change[T], old: T | None, new: T | None) -> None:
-        try:
-            callback(old, new)
-        except Exception:  # the other listeners hear of it all the same
-            log.exception("%s: a listener failed on %s", self.kind.plural, key(new if new is not None else old))
+    def _tell(self, callbacks: Iterable[Change[T]], old: T | None, new: T | None) -> None:
+        for callback in callbacks:
+            try:
+                callback(old, new)
+            except Exception:  # the other listeners hear of it all the same
+                log.exception("%s: a listener failed on %s", self.kind.plural, key(new if new is not None else old))
+
+    def _tell_concerned(self, old: T | None, new: T | None) -> None:
+        for sorter, table in self._concerned.items():
+            values = sorter(new) if new is not None else ()
+            before = sorter(old) if old is not None else ()
+            found = [callback for value in values if value in table for callback in table[value]]
+            if before != values:
+                found += [callback for value in before if value in table for callback in table[value]]
+            if found:
+                self._tell(dict.fromkeys(found), old, new)
 
     # trouble
 

@@ -85,6 +85,40 @@ async def test_a_late_listener_hears_what_is_there(tmp_path: Path) -> None:
         assert late == [(None, world.cache.get("ns/a"))]
 
 
+async def test_a_listener_may_ask_for_some_objects_only(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def team(obj: ConfigMap) -> tuple[str, ...]:
+        asked.append(obj.metadata.name)
+        return (obj.data["team"],)
+
+    red, blue = {"team": "red"}, {"team": "blue"}
+    async with a_world(tmp_path, {**config_map("a", 1), "data": red}, {**config_map("b", 2), "data": blue}) as world:
+        heard: list[tuple[str, str | None, str | None]] = []
+
+        def hear(who: str) -> Callable[[ConfigMap | None, ConfigMap | None], None]:
+            def told(old: ConfigMap | None, new: ConfigMap | None) -> None:
+                heard.append((who, old and old.metadata.name, new and new.metadata.name))
+
+            return told
+
+        world.cache.on_change_of(team, ["red"], hear("of red"))
+        world.cache.on_change_of(team, ["green"], hear("of green"))
+        world.cache.on_change_of(team, ["red", "green"], hear("of both"))
+        assert heard == [("of red", None, "a"), ("of both", None, "a")]
+        heard.clear()
+        asked.clear()
+
+        world.api.feed(("ADDED", {**config_map("c", 11), "data": blue}))
+        await world.until(lambda: len(world.heard) == 3)
+        assert not heard and asked == ["c"]
+
+        world.api.feed(("MODIFIED", {**config_map("a", 12), "data": {"team": "green"}}), ("DELETED", {**config_map("a", 13), "data": blue}))
+        await world.until(lambda: len(world.heard) == 5)
+        assert sorted(heard[:3]) == [("of both", "a", "a"), ("of green", "a", "a"), ("of red", "a", "a")]
+        assert heard[3:] == []
+
+
 async def test_the_watch_goes_on_from_where_it_was(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         bookmark = {"kind": "ConfigMap", "metadata": {"resourceVersion": "40"}}

@@ -18,7 +18,7 @@ from hekla.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from hekla.kube.events import Recorder
 from hekla.kube.expectations import Expectations
 from hekla.local.controllers.ownership import adopt, key_of, may_adopt, reference, release
-from hekla.local.controllers.pods import HOLDER, Json, Pod, matches
+from hekla.local.controllers.pods import HOLDER, UNMANAGED, Json, Pod, concerns, managed_by, matches
 
 NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 LONGEST_PREFIX = 58
@@ -48,8 +48,7 @@ class Crew:
         self._unsearched: set[str] = set()
         """Owners that are new, or whose selector is: orphans of theirs may be there already."""
         owners.on_change(self._owner_changed)
-        pods.on_change(self.expectations.observe)
-        pods.on_change(self._pod_changed)
+        pods.on_change_of(concerns, (managed_by(kind.api_version, kind.kind), UNMANAGED), self._pod_changed)
 
     # whose a pod is
 
@@ -118,6 +117,7 @@ class Crew:
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """A change of a pod concerns its owner, or, for an orphan, those whose selector takes it."""
+        self.expectations.observe(old, new)
         for pod in (old, new):
             if pod is None:
                 continue

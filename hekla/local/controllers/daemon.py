@@ -31,7 +31,7 @@ from hekla.local.controllers.budgets import BudgetController
 from hekla.local.controllers.claims import reserved_for
 from hekla.local.controllers.deployments import DeploymentController
 from hekla.local.controllers.devicetaints import DeviceTaintController
-from hekla.local.controllers.endpoints import EndpointsController
+from hekla.local.controllers.endpoints import SELECTED, EndpointsController, selected
 from hekla.local.controllers.evictions import TaintEvictionController
 from hekla.local.controllers.garbage import GarbageCollector, Owned
 from hekla.local.controllers.lifecycle import GRACE, NodeLifecycleController
@@ -84,7 +84,7 @@ class Manager:
             },
         )
         namespaces = Cache(client, NAMESPACE.untyped)
-        services = Cache(client, SERVICE.untyped, indexes=by_namespace)
+        services = Cache(client, SERVICE.untyped, indexes={SELECTED: selected})
         replica_sets = Cache(client, REPLICA_SET.untyped, indexes=by_namespace)
         replication = Cache(client, REPLICATION_CONTROLLER.untyped, indexes=by_namespace)
         deployments = Cache(client, DEPLOYMENT.untyped, indexes=by_namespace)

@@ -12,7 +12,7 @@ from hekla.kube.controller import Controller
 from hekla.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from hekla.kube.events import Recorder
 from hekla.local.controllers.ownership import claim, deleting, key_of, manager, reference
-from hekla.local.controllers.pods import HOLDER, Json, Pod, matches
+from hekla.local.controllers.pods import HOLDER, Json, Pod, concerns, managed_by, matches
 from hekla.local.controllers.progress import Conditions, complete, counts, status_of, until_timeout
 from hekla.local.controllers.rollout import (
     Share,
@@ -97,7 +97,7 @@ class DeploymentController(Controller):
         self.clock = clock
         self.enqueue(deployments)
         self.enqueue(replica_sets, self.keys_of_replica_set)
-        pods.on_change(self.queue_recreating)
+        pods.on_change_of(concerns, [managed_by(REPLICA_SET.api_version, REPLICA_SET.kind)], self.queue_recreating)
 
     async def reconcile(self, key: str) -> float | None:
         """One step of the rollout, and the status."""

@@ -23,6 +23,8 @@ MANAGER = "endpointslice-controller.k8s.io"
 MOST_ADDRESSES = 1000
 """In one Endpoints object; what is more is in the slices only."""
 OVER_CAPACITY = "endpoints.kubernetes.io/over-capacity"
+SELECTED = "selected"
+"""The index of services by a label that pods behind them must have: of a thousand services a pod concerns one or two."""
 LONGEST_WAIT = 1.0
 """Seconds that a change of a pod may wait for others of the same service: 1 ms for each pod beside it."""
 
@@ -317,17 +319,30 @@ class EndpointsController(Controller):
 
         Many pods of one service start together: waiting a little, longer for larger services, makes one write of many.
         """
-        if old is not None and new is not None and seen(old) == seen(new):
+        if not self.services.values(SELECTED) or (old is not None and new is not None and seen(old) == seen(new)):
             return
         for pod in (old, new):
             if pod is None or not pod.status.pod_ip:
                 continue
             namespace, labels = pod.metadata.namespace, pod.metadata.labels
-            for service in self.services.by("namespace", namespace):
-                selector = service["spec"].get("selector")
-                if selector and selector.items() <= labels.items():
-                    crowd = len(self.pods.by("namespace", namespace))
-                    self.queue.add_after(f"{namespace}/{service['metadata']['name']}", min(LONGEST_WAIT, crowd / 1000))
+            for name, value in labels.items():
+                for service in self.services.by(SELECTED, place(namespace, name, value)):
+                    if service["spec"]["selector"].items() <= labels.items():
+                        crowd = len(self.pods.by("namespace", namespace))
+                        self.queue.add_after(f"{namespace}/{service['metadata']['name']}", min(LONGEST_WAIT, crowd / 1000))
+
+
+def selected(service: Json) -> tuple[str, ...]:
+    """The index function of SELECTED.  Of several labels the one with the longest value, which most likely few pods have."""
+    selector = service["spec"].get("selector")
+    if not selector:
+        return ()
+    name, value = max(selector.items(), key=lambda item: (len(item[1]), item))
+    return (place(service["metadata"]["namespace"], name, value),)
+
+
+def place(namespace: str, label: str, value: str) -> str:
+    return f"{namespace}/{label}={value}"
 
 
 def seen(pod: Pod) -> tuple[Any, ...]:

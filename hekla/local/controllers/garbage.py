@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Mapping
+from functools import partial
 
 import msgspec
 
@@ -21,7 +22,7 @@ from hekla.kube.controller import Controller
 from hekla.kube.errors import ApiError, Conflict, NotFound
 from hekla.kube.events import Recorder
 from hekla.local.controllers.graph import FOREGROUND, ORPHAN, Graph, Record
-from hekla.local.controllers.pods import Json, Pod
+from hekla.local.controllers.pods import Json, Metadata, Pod
 from hekla.local.controllers.resources import Resource, served
 
 log = logging.getLogger("garbage-collector")
@@ -49,6 +50,15 @@ class Owned(msgspec.Struct, gc=False):
     """Any object, as far as ownership goes."""
 
     metadata: OwnedMetadata
+
+
+def same_ties(old: OwnedMetadata | Metadata, new: OwnedMetadata | Metadata) -> bool:
+    """Whether two versions of an object say the same of what the graph holds."""
+    return (
+        old.owner_references == new.owner_references
+        and old.finalizers == new.finalizers
+        and (old.deletion_timestamp is None) == (new.deletion_timestamp is None)
+    )
 
 
 class GarbageCollector(Controller):
@@ -113,17 +123,20 @@ class GarbageCollector(Controller):
         """A cache of the resource that tells this collector of every change."""
         if not resource.group and resource.plural in shared:
             pods = shared[resource.plural]
-            pods.on_change(lambda old, new: self.observe(resource, old, new))
+            pods.on_change(partial(self.observe, resource))
             return pods
         cache = Cache(self.client, resource.typed(Owned))
-        cache.on_change(lambda old, new: self.observe(resource, old, new))
+        cache.on_change(partial(self.observe, resource))
         return cache
 
     def observe(self, resource: Resource, old: Owned | Pod | None, new: Owned | Pod | None) -> None:
         """One event of any kind.  The same name with another uid is another object: the old one is gone."""
-        if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
-            self.observe(resource, old, None)
-            old = None
+        if old is not None and new is not None:
+            if old.metadata.uid != new.metadata.uid:
+                self.observe(resource, old, None)
+                old = None
+            elif same_ties(old.metadata, new.metadata):
+                return  # most changes are of a status
         if new is None:
             assert old is not None
             uid = old.metadata.uid
@@ -143,11 +156,17 @@ class GarbageCollector(Controller):
         if not self.synced:
             return
         if record.owners and (before is None or before.owners != record.owners):
-            self.queue.add(meta.uid)
+            if record.deleting or not all(self.stands(record, owner) for owner in record.owners):
+                self.queue.add(meta.uid)
             for reference in before.owners if before else ():
                 self.look_at_waiting(reference.uid)
         if record.held_by and (before is None or not before.held_by):
             self.queue.add(meta.uid)
+
+    def stands(self, record: Record, owner: OwnerReference) -> bool:
+        """Whether the graph knows an owner, and that it stays: what is new and has only such owners asks for no look."""
+        known = self.graph.records.get(owner.uid)
+        return known is not None and not known.deleting and known.namespace in ("", record.namespace)
 
     def look_at_waiting(self, uid: str) -> None:
         """An owner that waits for its dependents is looked at again when one of them has gone or let go."""

@@ -14,7 +14,7 @@ from hekla.kube.client import Client
 from hekla.kube.controller import Controller
 from hekla.kube.errors import AlreadyExists, NotFound
 from hekla.kube.events import Recorder
-from hekla.local.controllers.pods import Json, Pod
+from hekla.local.controllers.pods import DEVICES, VOLUMES, Json, Pod, concerns
 
 POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
 EXTENDED = "resource.kubernetes.io/extended-resource-claim"
@@ -44,7 +44,7 @@ class EphemeralVolumeController(Controller):
         self.pods = pods
         self.claims = claims
         self.recorder = recorder
-        pods.on_change(self.take_pod)
+        pods.on_change_of(concerns, [VOLUMES], self.take_pod)
         claims.on_change(self.take_claim)
 
     def take_pod(self, old: Pod | None, new: Pod | None) -> None:
@@ -116,7 +116,7 @@ class ResourceClaimController(Controller):
         self.recorder = recorder
         self.waiting: dict[str, set[str]] = {}
         """Template -> pods that came before it."""
-        pods.on_change(self.take_pod)
+        pods.on_change_of(concerns, [DEVICES], self.take_pod)
         self.enqueue(claims, lambda claim: f"claim/{claim['metadata']['namespace']}/{claim['metadata']['name']}")
         claims.on_change(self.take_claim)
         templates.on_change(self.take_template)
@@ -125,8 +125,6 @@ class ResourceClaimController(Controller):
         """Makes claims for a pod that comes, and looks at those of a pod that is over."""
         pod = new if new is not None else old
         assert pod is not None
-        if not pod.spec.resource_claims and pod.status.extended_resource_claim_status is None:
-            return
         if new is not None:
             self.queue.add(f"pod/{new.key}")
         if new is None or new.finished:

@@ -6,8 +6,9 @@ objects of it.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Sequence
 from datetime import datetime
+from operator import attrgetter
 from sys import intern
 from typing import Any, TypeVar
 
@@ -149,7 +150,8 @@ class Spec(msgspec.Struct, rename="camel", gc=False):
         if self.init_containers:
             self.init_containers = shared(self.init_containers)
         self.tolerations = shared(self.tolerations)
-        self.volumes = tuple(v for v in self.volumes if v.persistent_volume_claim is not None or v.ephemeral is not None)
+        if self.volumes:
+            self.volumes = tuple(v for v in self.volumes if v.persistent_volume_claim is not None or v.ephemeral is not None)
 
 
 class Condition(msgspec.Struct, rename="camel", gc=False):
@@ -218,11 +220,20 @@ class Pod(msgspec.Struct, gc=False):
     metadata: Metadata
     spec: Spec = msgspec.field(default_factory=Spec)
     status: Status = msgspec.field(default_factory=Status)
+    concerns: tuple[str, ...] = ()
+    """What of the pod some controllers care about: the kind that manages it or that none does, claims of volumes, of devices."""
 
     def __post_init__(self) -> None:
-        status = self.status
+        spec, status = self.spec, self.status
         if (status.container_statuses or status.init_container_statuses) and not holder(self):
             status.container_statuses = status.init_container_statuses = ()  # only workloads ask how their containers ended
+        owner = self.controller()
+        concerns = [managed_by(owner.api_version, owner.kind) if owner is not None else UNMANAGED]
+        if spec.volumes:
+            concerns.append(VOLUMES)
+        if spec.resource_claims or status.extended_resource_claim_status is not None:
+            concerns.append(DEVICES)
+        self.concerns = shared(tuple(concerns))
 
     @property
     def key(self) -> str:
@@ -254,8 +265,10 @@ class Pod(msgspec.Struct, gc=False):
         return self.ready_since is not None
 
     @property
-    def claims(self) -> list[str]:
+    def claims(self) -> Sequence[str]:
         """Keys of the volume claims that the pod names, those that are made for it included."""
+        if not self.spec.volumes:
+            return ()
         meta = self.metadata
         return [
             f"{meta.namespace}/{v.persistent_volume_claim.claim_name if v.persistent_volume_claim else f'{meta.name}-{v.name}'}"
@@ -264,7 +277,10 @@ class Pod(msgspec.Struct, gc=False):
 
     def controller(self) -> OwnerReference | None:
         """The owner that manages this pod, if any."""
-        return next((owner for owner in self.metadata.owner_references if owner.controller), None)
+        for owner in self.metadata.owner_references:
+            if owner.controller:
+                return owner
+        return None
 
     def available(self, minimum: float, now: float) -> bool:
         """Has been ready for so many seconds."""
@@ -275,6 +291,17 @@ class Pod(msgspec.Struct, gc=False):
     def restarts(self) -> int:
         return sum(status.restart_count for status in (*self.status.init_container_statuses, *self.status.container_statuses))
 
+
+UNMANAGED, VOLUMES, DEVICES = "nobody's", "volumes", "devices"
+
+
+def managed_by(api_version: str, kind: str) -> str:
+    """The concern of the pods that objects of a kind manage."""
+    return f"{kind} of {api_version}"
+
+
+concerns: Callable[[Pod], tuple[str, ...]] = attrgetter("concerns")
+"""By which the pods' cache sorts its listeners: most controllers have nothing to do with most pods."""
 
 HOLDER = "holder"
 """The index of the pods' cache by the uid of the workload that manages them."""

@@ -8,7 +8,7 @@ from hekla.kube.client import Client
 from hekla.kube.controller import Controller
 from hekla.kube.errors import NotFound
 from hekla.local.controllers import claims
-from hekla.local.controllers.pods import Json, Pod
+from hekla.local.controllers.pods import VOLUMES, Json, Pod, concerns
 from hekla.local.controllers.volumes import phase
 
 CLAIM_FINALIZER = "kubernetes.io/pvc-protection"
@@ -28,7 +28,7 @@ class ProtectionController(Controller):
         self.pods = pods
         self.enqueue(volumes, lambda volume: f"volume/{volume['metadata']['name']}")
         self.enqueue(found, lambda claim: f"claim/{claims.key(claim)}")
-        pods.on_change(self.queue_claims)
+        pods.on_change_of(concerns, [VOLUMES], self.queue_claims)
 
     def queue_claims(self, old: Pod | None, new: Pod | None) -> None:
         """Only a pod that goes frees a claim."""
