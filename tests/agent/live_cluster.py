@@ -24,6 +24,8 @@ from tests.apiserver_process import ApiServerProcess
 Json = dict[str, Any]
 POD = core.POD.untyped
 NODE_NAME = "n1"
+PATIENCE = 60.0
+"""Seconds for which a story waits on a machine that has other things to do: a bound for what is stuck."""
 
 
 class AgentProcess:
@@ -48,13 +50,13 @@ class AgentProcess:
         """Ends it as nobody expects."""
         assert self.process is not None
         os.kill(self.process.pid, signal.SIGKILL)
-        self.process.wait(10)
+        self.process.wait(PATIENCE)
 
     def close(self) -> None:
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(10)
+                self.process.wait(PATIENCE)
             except subprocess.TimeoutExpired:
                 self.kill()
         stop_all(self.root, grace=0.0)
@@ -82,7 +84,7 @@ class Cluster:
     async def pod(self, name: str) -> Json:
         return await self.client.get(POD, name, self.namespace)
 
-    async def until(self, name: str, condition: Callable[[Json], Any], seconds: float = 15.0) -> Json:
+    async def until(self, name: str, condition: Callable[[Json], Any], seconds: float = PATIENCE) -> Json:
         """Waits until the pod is as told; fails with the pod as it is."""
         deadline = time.monotonic() + seconds
         while True:
@@ -95,14 +97,14 @@ class Cluster:
             assert time.monotonic() < deadline, f"{name} never became so; its status: {pod.get('status')}"
             await asyncio.sleep(0.03)
 
-    async def phase(self, name: str, phase: str, seconds: float = 15.0) -> Json:
+    async def phase(self, name: str, phase: str, seconds: float = PATIENCE) -> Json:
         return await self.until(name, lambda pod: pod.get("status", {}).get("phase") == phase, seconds)
 
     async def waits(self, name: str, reason: str) -> Json:
         """Until the container waits for this reason."""
         return await self.until(name, lambda pod: pod and container(pod).get("state", {}).get("waiting", {}).get("reason") == reason)
 
-    async def gone(self, name: str, seconds: float = 15.0) -> None:
+    async def gone(self, name: str, seconds: float = PATIENCE) -> None:
         await self.until(name, lambda pod: not pod, seconds)
 
     async def log(self, name: str, **options: Any) -> str:
@@ -110,7 +112,7 @@ class Cluster:
         answer = await self.client.request("GET", core.POD.path(self.namespace, name, "log"), query)
         return answer.body.decode()
 
-    async def log_has(self, name: str, text: str, seconds: float = 15.0) -> str:
+    async def log_has(self, name: str, text: str, seconds: float = PATIENCE) -> str:
         deadline = time.monotonic() + seconds
         while True:
             try:
@@ -126,7 +128,7 @@ class Cluster:
         listing = await self.client.list(core.EVENT, self.namespace, fields=f"involvedObject.name={name}")
         return [event.reason for event in listing.items]
 
-    async def event(self, name: str, reason: str, seconds: float = 10.0) -> core.Event:
+    async def event(self, name: str, reason: str, seconds: float = PATIENCE) -> core.Event:
         deadline = time.monotonic() + seconds
         while True:
             listing = await self.client.list(core.EVENT, self.namespace, fields=f"involvedObject.name={name}")
@@ -173,7 +175,7 @@ async def ensure(creation: Awaitable[Any]) -> None:
 
 
 async def wait_for_nodes(client: Client, agent: AgentProcess, count: int) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while True:
         nodes = (await client.list(core.NODE)).items
         if sum(any(c.type == "Ready" and c.status == "True" for c in node.status.conditions) for node in nodes) >= count:

@@ -13,7 +13,7 @@ import pytest_asyncio
 from hekla.api import core
 from hekla.kube.errors import ApiError
 from hekla.local.agent.launching import SPLIT
-from tests.agent.live_cluster import NODE_NAME, POD, Cluster, cluster, condition, container
+from tests.agent.live_cluster import NODE_NAME, PATIENCE, POD, Cluster, cluster, condition, container
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -105,20 +105,18 @@ async def test_what_does_not_hear_sigterm_is_killed_after_its_grace(live: Cluste
 
     began = time.monotonic()
     await live.client.delete(POD, "deaf", "default")
-    await asyncio.wait_for(watch(), 15)
-    assert 2.5 < time.monotonic() - began < 8
+    await asyncio.wait_for(watch(), PATIENCE)
+    assert time.monotonic() - began > 2.5
     assert "MODIFIED Failed 137" in phases
     assert phases[-1].startswith("DELETED")
     assert not any(live.agent.root.joinpath("pods").glob("*/containers/c/0/deaf"))
 
 
 async def test_what_hears_sigterm_goes_at_once(live: Cluster) -> None:
-    await live.create("polite", "sleep", "1000", terminationGracePeriodSeconds=60)
+    await live.create("polite", "sleep", "1000", terminationGracePeriodSeconds=1000)
     await live.phase("polite", "Running")
-    began = time.monotonic()
     await live.client.delete(POD, "polite", "default")
     await live.gone("polite")
-    assert time.monotonic() - began < 5
 
 
 @pytest.mark.scenario("local-cluster", 131)
@@ -198,7 +196,7 @@ async def test_empty_directories_are_shared_and_vanish(live: Cluster) -> None:
     main = {"name": "c", "image": "busybox", **mount,
             "command": ["sh", "-c", "until [ -s /hekla-shared/file ]; do sleep 0.05; done; cat /hekla-shared/file"]}  # fmt: skip
     await live.create("sharing", "unused", volumes=[{"name": "d", "emptyDir": {}}], containers=[main, other])
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE
     while "hi" not in await live.log("sharing", container="c") if await started(live, "sharing") else True:
         assert time.monotonic() < deadline
         await asyncio.sleep(0.05)
@@ -214,7 +212,7 @@ async def started(live: Cluster, name: str) -> bool:
 
 
 async def directory_gone(path: Path) -> None:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENCE
     while path.exists():
         assert time.monotonic() < deadline, f"{path} is still there"
         await asyncio.sleep(0.05)
@@ -309,7 +307,7 @@ async def test_an_extended_resource_of_somebody_else_survives(live: Cluster) -> 
              {"op": "add", "path": "/status/allocatable/example.com~1dongle", "value": "2"}]  # fmt: skip
     await live.client.patch(core.NODE.untyped, NODE_NAME, patch, type="json", subresource="status")
     await live.client.patch(core.NODE.untyped, NODE_NAME, {"status": {"capacity": {"cpu": "3"}}}, type="merge", subresource="status")
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE
     while True:
         node = await live.client.get(core.NODE, NODE_NAME)
         if node.status.capacity["cpu"] == "4":
