@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from hekla.api import core
 from hekla.api.apps import DEPLOYMENT
 from hekla.api.coordination import LEASE
+from hekla.kube.cache import Cache
 from hekla.kube.errors import NotFound
+from hekla.local.agent.fake import FEW, SENDERS, FakeNodes, FakePod, Size
+from hekla.local.agent.fake import POD as FAKE_POD
 from hekla.local.agent.pretence import Plan, meaning, plan
 from tests.agent.live_cluster import PATIENCE, POD, Cluster, cluster, condition, container
 
@@ -56,6 +62,50 @@ def test_a_pod_lives_as_long_as_its_longest_container() -> None:
     assert plan({}, {"batch.kubernetes.io/controller-uid": "u"}, [[]], rests=True).run_time is None
     assert meaning(["sh", "-c", "test $(id -u) -eq 65534"]) == (0.0, 0)
     assert meaning(["sh", "-c", "test -f x || nginx"]) is None
+
+
+async def test_few_pods_are_reported_at_a_time_while_the_server_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    client: Any = SimpleNamespace(pace=SimpleNamespace(busy=True))
+    fakes = FakeNodes(client, Size())
+    fakes._managed["n1"] = "uid-of-n1"
+    fakes.pods = Cache(client, FAKE_POD)
+    fakes.pods.on_change(fakes._pod_changed)
+    waiting: deque[asyncio.Future[None]] = deque()
+    served: list[str] = []
+
+    async def advance(pod: FakePod) -> None:
+        waiting.append(asyncio.get_running_loop().create_future())
+        await waiting[-1]
+        served.append(pod.metadata.name)
+
+    async def under_way(number: int) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while len(waiting) < number:
+                await asyncio.sleep(0)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert len(waiting) == number
+
+    monkeypatch.setattr(fakes, "_advance", advance)
+    names = [f"p{n}" for n in range(100)]
+    for name in names:
+        tree = {"metadata": {"name": name, "namespace": "default", "uid": name}, "spec": {"nodeName": "n1"}}
+        fakes.pods._put(f"default/{name}", msgspec.convert(tree, FakePod))
+    await under_way(FEW)
+
+    client.pace.busy = False
+    waiting.popleft().set_result(None)
+    await under_way(SENDERS)
+
+    client.pace.busy = True
+    while len(served) < len(names):
+        while waiting:
+            waiting.popleft().set_result(None)
+        await asyncio.sleep(0)
+        assert len(waiting) <= FEW
+    assert sorted(served) == sorted(names)
+    await fakes.close()
+    assert fakes._senders == 0 and not fakes._tasks
 
 
 async def fake(live: Cluster, name: str, *command: str, **more: Any) -> None:

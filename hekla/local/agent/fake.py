@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
+import socket
 import time
 import zlib
 from collections import deque
@@ -42,8 +43,6 @@ KWOK_NAMESPACE, KWOK = "kube-system", "kwok-controller"
 SENDERS = 24
 FEW = 8
 """Senders while the server is busy: nodes that start their pods for real report later than they are bound, too."""
-STANDS_BACK = 0.1
-"""Seconds between two looks of the others whether it still is."""
 RETRY = 0.5
 LEASE_SECONDS = 40
 RENEW_EVERY = 25.0
@@ -131,7 +130,12 @@ class FakeNode(Struct):
     status: FakeNodeStatus = msgspec.field(default_factory=FakeNodeStatus)
 
 
+class Unread(msgspec.Struct):
+    """An answer of which only that it came matters: what it says comes by the watch."""
+
+
 POD = read_as(core.POD, FakePod)
+WRITTEN = read_as(core.POD, Unread)
 NODE = read_as(core.NODE, FakeNode)
 
 
@@ -294,7 +298,7 @@ class FakeNodes:
         self._queue: deque[tuple[str, str]] = deque()
         self._queued: set[str] = set()
         """Uids that wait in the queue or are being served."""
-        self._wanted = asyncio.Event()
+        self._senders = 0
         self._tasks: list[asyncio.Task[None]] = []
         self.others: Cache[dict[str, Any]] = Cache(
             client, apps.DEPLOYMENT.untyped, namespace=KWOK_NAMESPACE, fields=f"metadata.name={KWOK}"
@@ -317,14 +321,17 @@ class FakeNodes:
         await self._make_nodes()
         self.others.on_change(self._other_changed)
         await self.others.start()
-        self._tasks += [asyncio.create_task(self._serve(spare=n >= FEW), name="fake pods") for n in range(SENDERS)]
         self._tasks.append(asyncio.create_task(self._renew_for_ever(), name="fake leases"))
         await self._watch_pods()
 
     async def close(self) -> None:
+        await self._stop_watching()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._stop_watching()  # one of the tasks may just have begun to
+
+    async def _stop_watching(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         for cache in (self.nodes, self.pods, self.others):
@@ -440,7 +447,7 @@ class FakeNodes:
                 self._delayed.pop(old.metadata.uid, None)
                 self._going.pop(old.metadata.uid, None)
             return
-        if new.status.pod_ip.startswith("10."):
+        if new.status.pod_ip.startswith("10.") and (old is None or old.status.pod_ip != new.status.pod_ip):
             self._last_address = max(self._last_address, number_of(new.status.pod_ip))
         if new.spec.node_name in self._managed:
             self._look(new)
@@ -515,37 +522,49 @@ class FakeNodes:
         if uid not in self._queued:
             self._queued.add(uid)
             self._queue.append((name, uid))
-            self._wanted.set()
+            self._send()
 
-    async def _serve(self, *, spare: bool) -> None:
-        """One of the pipeline's senders; a spare one stands back while the server is busy with what pods wait for."""
-        while True:
-            if spare and self._queue and self._client.pace.busy:
-                await asyncio.sleep(STANDS_BACK)
-                continue
-            if not self._queue:
-                self._wanted.clear()
-                await self._wanted.wait()
-                continue
-            name, uid = self._queue.popleft()
-            try:
-                pod = self.pods.get(name) if self.pods is not None else None
-                if pod is not None and pod.metadata.uid == uid:
-                    await self._advance(pod)
-            except (NotFound, Conflict):
-                pass  # gone, or another pod of that name has come: the watch tells
-            except Invalid as error:
-                log.warning("fake pod %s: %s", name, error)
-            except (ApiError, TransportError) as error:
-                log.info("fake pod %s: %s; again in %g s", name, error, RETRY)
-                self._numbers += 1
-                heapq.heappush(self._timers, (self._clock() + RETRY, self._numbers, name, uid))
-                self._arm()
-            finally:
-                self._queued.discard(uid)
-            again = self.pods.get(name) if self.pods is not None else None
-            if again is not None and pod is not None and again is not pod and again.metadata.uid == uid:
-                self._look(again)
+    def _send(self) -> None:
+        """Begins to serve what is queued, with as many senders as may be: few while the server is busy with what pods wait for."""
+        while self._queue and self._senders < self._room:
+            self._senders += 1
+            self._background(self._serve(*self._queue.popleft()), "fake pods")
+
+    @property
+    def _room(self) -> int:
+        return FEW if self._client.pace.busy else SENDERS
+
+    async def _serve(self, name: str, uid: str) -> None:
+        """One of the senders, of which there are any only while there is something to send."""
+        try:
+            while True:
+                await self._serve_one(name, uid)
+                self._send()
+                if not self._queue or self._senders > self._room:
+                    return
+                name, uid = self._queue.popleft()
+        finally:
+            self._senders -= 1
+
+    async def _serve_one(self, name: str, uid: str) -> None:
+        try:
+            pod = self.pods.get(name) if self.pods is not None else None
+            if pod is not None and pod.metadata.uid == uid:
+                await self._advance(pod)
+        except (NotFound, Conflict):
+            pass  # gone, or another pod of that name has come: the watch tells
+        except Invalid as error:
+            log.warning("fake pod %s: %s", name, error)
+        except (ApiError, TransportError) as error:
+            log.info("fake pod %s: %s; again in %g s", name, error, RETRY)
+            self._numbers += 1
+            heapq.heappush(self._timers, (self._clock() + RETRY, self._numbers, name, uid))
+            self._arm()
+        finally:
+            self._queued.discard(uid)
+        again = self.pods.get(name) if self.pods is not None else None
+        if again is not None and pod is not None and again is not pod and again.metadata.uid == uid:
+            self._look(again)
 
     async def _advance(self, pod: FakePod) -> None:
         """Does with a pod what it is due for."""
@@ -556,7 +575,7 @@ class FakeNodes:
         status = self._next_status(pod, now)
         if status is not None:
             body = {"metadata": {"uid": meta.uid}, "status": status}
-            await self._client.patch(POD, meta.name, body, meta.namespace, type="strategic", subresource="status")
+            await self._client.patch(WRITTEN, meta.name, body, meta.namespace, type="strategic", subresource="status")
 
     def _next_status(self, pod: FakePod, now: float) -> Json | None:
         """The status that follows, None when nothing is due."""
@@ -613,7 +632,7 @@ def restart_count(pod: FakePod) -> int:
 
 def number_of(address: str) -> int:
     """The number behind a fake pod's address; 0 for any other."""
-    parts = address.split(".")
-    if len(parts) != 4 or not all(part.isdigit() for part in parts):
+    try:
+        return max(0, int.from_bytes(socket.inet_pton(socket.AF_INET, address), "big") - ADDRESS_BASE)
+    except OSError:
         return 0
-    return max(0, int.from_bytes(bytes(int(part) % 256 for part in parts), "big") - ADDRESS_BASE)

@@ -58,6 +58,8 @@ class Plan(NamedTuple):
 
 def waited(annotations: Mapping[str, str], delay: str, jitter: str, luck: float) -> float | None:
     """Seconds by a delay and its upper bound, of which `luck` (0 to 1) picks; None when there is no delay."""
+    if delay not in annotations and jitter not in annotations:
+        return None  # so it is nearly always
     least = duration(annotations.get(delay, ""))
     most = duration(annotations.get(jitter, ""))
     if most is None or most <= (least or 0.0):

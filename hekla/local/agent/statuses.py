@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from hekla.api import core
@@ -92,7 +93,12 @@ class PodView:
 
 def stamp(seconds: float) -> str:
     """RFC 3339, whole seconds, UTC."""
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _text(int(seconds))
+
+
+@lru_cache(maxsize=64)  # mostly it is now
+def _text(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def restarts(policy: str, code: int) -> bool:
