@@ -7,6 +7,7 @@ stored something odd.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -101,21 +102,20 @@ class Kind(Generic[T]):
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
         """The path of the collection, of one object or of its subresource; without a namespace, the collection of all."""
-        parts = [self._root]
-        if self.namespaced and namespace:
-            parts += ["namespaces", quote(namespace, safe="")]
-        parts.append(self.plural)
+        path = f"{self._root}/namespaces/{_segment(namespace, '')}/{self.plural}" if self.namespaced and namespace else self._everywhere
         if name is not None:
             if self.namespaced and not namespace:
                 raise ValueError(f"{self.kind} {name}: a {self.kind} lives in a namespace, and none was given")
-            parts.append(quote(name, safe=":"))
-        if subresource:
-            parts.append(subresource)
-        return "/".join(parts)
+            path = f"{path}/{_segment(name, ':')}"
+        return f"{path}/{subresource}" if subresource else path
 
-    @property
+    @cached_property
     def _root(self) -> str:
         return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+    @cached_property
+    def _everywhere(self) -> str:
+        return f"{self._root}/{self.plural}"
 
     def decode(self, body: bytes | msgspec.Raw) -> T:
         """One object.  Raises msgspec.ValidationError with the path of what does not fit."""
@@ -204,6 +204,7 @@ class _Event(msgspec.Struct, Generic[T]):
     object: T
 
 
+_plain = re.compile(r"[A-Za-z0-9._-]+").fullmatch
 _raw_page = msgspec.json.Decoder(_RawPage)
 _raw_event = msgspec.json.Decoder(_Event[msgspec.Raw])
 _status_decoder = msgspec.json.Decoder(Status)
@@ -216,6 +217,11 @@ def without_nulls(tree: Any) -> Any:
     if isinstance(tree, list):
         return [without_nulls(value) for value in tree]
     return tree
+
+
+def _segment(name: str, safe: str) -> str:
+    """A name in a path.  Nearly all are of letters that stand for themselves."""
+    return name if _plain(name) else quote(name, safe=safe)
 
 
 def _malformed(kind: str, body: bytes | msgspec.Raw, reason: str) -> Malformed:
