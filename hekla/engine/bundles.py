@@ -52,7 +52,7 @@ def bundles_of(job: Job, tasks: Iterable[Task]) -> list[Bundle]:
     roles: dict[str, int] = {}
     if job.min_available >= job.role_total:
         roles = {role: job.role_count(role) - minimum for role, minimum in job.role_minimums.items()}
-    minimums = {group: minimum for group, minimum in job.min_sub_jobs.items() if minimum > 0}
+    minimums = job.min_sub_jobs if any(job.min_sub_jobs.values()) else {}
     ready = [one for one in job.sub_jobs.values() if one.is_ready()] if minimums else []
     groups = {group: sum(1 for one in ready if one.group == group) - minimum for group, minimum in minimums.items()}
     whole_sub_jobs = {one.uid for one in ready}
@@ -153,11 +153,11 @@ def in_order(session: Session, bundles: Iterable[Bundle], claimer: Job, need: Am
     return sorted(bundles, key=cmp_to_key(compare))
 
 
-def _last(bundle: Bundle, need: Amounts) -> tuple[float, str, str, str, int]:
-    return -bundle.worth(need), bundle.job.pg_uid, bundle.job.key, bundle.tasks[0].uid, len(bundle.tasks)
+def _last(bundle: Bundle, need: Amounts) -> tuple[float, str, str, int]:
+    return -bundle.worth(need), bundle.job.key, bundle.tasks[0].uid, len(bundle.tasks)
 
 
-def _compare(left: tuple[float, str, str, str, int], right: tuple[float, str, str, str, int]) -> int:
+def _compare(left: tuple[float, str, str, int], right: tuple[float, str, str, int]) -> int:
     return (left > right) - (left < right)
 
 

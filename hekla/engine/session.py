@@ -191,7 +191,9 @@ class Session:
         if all(task.index is not None for task in result):
             result.sort(key=_index_and_age)
         elif any(task.index is not None for task in result):
-            result.sort(key=_TaskAge)
+            # With and without an index the order can go in a circle, so what plugins tell apart is not compared by it.
+            result.sort(key=self.task_key)
+            return result
         else:
             result.sort(key=_age)
         for plugin in reversed(self._task_keys):

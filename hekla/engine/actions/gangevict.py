@@ -15,8 +15,8 @@ from hekla.engine.actions.allocate import Worksheet, worksheet
 from hekla.engine.bundles import Bundle, approved, bundles_of, in_order, needed, sufficient
 from hekla.engine.heap import Heap
 from hekla.engine.hypernodes import ROOT
-from hekla.engine.nodes import Bools
-from hekla.engine.resources import Amounts, add, empty
+from hekla.engine.nodes import Bools, Rows
+from hekla.engine.resources import PODS, Amounts, add, empty
 from hekla.engine.spared import Search
 from hekla.engine.statement import Statement
 from hekla.engine.tasks import PREEMPTABLE, Job, Status, SubJob, Task
@@ -230,6 +230,8 @@ def _promise(session: Session, job: Job, sub_job: SubJob, tasks: list[Task], dom
                 within = ~errors.unresolvable if scope is None else scope & ~errors.unresolvable
             candidates = pipeline.candidates(session, task, within)
             rows = candidates.idle if len(candidates.idle) else candidates.future
+            if not len(rows):
+                rows = _being_left(session, task, within)
             if len(rows):
                 found = pipeline.best(session, task, pipeline.preferred(session, rows))
         if found is None:
@@ -240,3 +242,21 @@ def _promise(session: Session, job: Job, sub_job: SubJob, tasks: list[Task], dom
         return trial
     trial.rollback()
     return None
+
+
+def _being_left(session: Session, task: Task, within: Bools | None) -> Rows:
+    """Nodes that are refused for now, but that pods leave which went before this cycle: they may be what is in the way.
+
+    Upstream takes every node of which no filter says that evictions could not help, also where what is in the way stays.
+    """
+    nodes, pipeline = session.state.nodes, session.hooks.pipeline
+    left = np.zeros(len(nodes), dtype=np.bool_)
+    for row in np.flatnonzero(nodes.releasing[session.state.space.column(PODS)] > 0).tolist():
+        left[row] = any(one.status is Status.RELEASING and one.terminating for one in nodes.tasks[row].values())
+    if within is not None:
+        left &= within
+    if left.any():
+        left &= pipeline.preempt_mask(session, task)
+    fitting = [row for row in np.flatnonzero(left).tolist() if nodes.fits_future(row, task.request)]
+    idle = [row for row in fitting if nodes.fits_idle(row, task.request)]
+    return np.array(idle or fitting, dtype=np.intp)
