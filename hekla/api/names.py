@@ -34,6 +34,7 @@ JOB_FLOW_ATTEMPT = "hekla.io/jobflow-attempt"  # Job annotation, Hekla's own: wh
 CRON_JOB_SCHEDULED_TIMESTAMP = "volcano.sh/cronjob-scheduled-timestamp"  # Job annotation
 HCCL_RANK_INDEX = "hccl/rankIndex"
 LAST_FAILURE = "hekla.io/last-failure"  # Job annotation, JSON; Hekla's own
+EXPLANATION = "hekla.io/explanation"  # PodGroup annotation, JSON: the numbers of the condition Waiting; Hekla's own
 
 # Grouping, queueing, gating.
 GROUP_NAME = "scheduling.k8s.io/group-name"  # pod annotation

@@ -7,8 +7,12 @@ from hekla.engine.resources import CPU, MEMORY, PODS, Amounts, ordered
 
 def describe(amounts: Amounts) -> str:
     """A request in a few words: cpu=4 memory=2Gi."""
-    parts = [f"{name}={amount(name, amounts[name])}" for name in ordered(amounts) if name != PODS and amounts[name] > 0]
-    return " ".join(parts) or "nothing"
+    return " ".join(f"{name}={value}" for name, value in written(amounts).items()) or "nothing"
+
+
+def written(amounts: Amounts) -> dict[str, str]:
+    """What a request asks for beside room for a pod, each amount as a person writes it."""
+    return {name: amount(name, amounts[name]) for name in ordered(amounts) if name != PODS and amounts[name] > 0}
 
 
 def amount(name: str, value: float) -> str:

@@ -20,6 +20,12 @@ class DomainVerdict(NamedTuple):
 
     text: str
     remedy: str
+    needed: int
+    """Pods that have to be in one domain."""
+    best: str = ""
+    """The domain that has room for the most; empty where there is none."""
+    room: int = 0
+    """For so many."""
 
 
 def domain_verdict(session: Session, group: Group) -> DomainVerdict | None:
@@ -35,7 +41,9 @@ def domain_verdict(session: Session, group: Group) -> DomainVerdict | None:
     lead = f"{which} room for {asked} in one domain of tier {tier} or lower"
     names = [name for name, one in tree.by_name.items() if one.tier <= tier and name != ROOT]
     if not names:
-        return DomainVerdict(f"{lead}; there is none.", "It starts once HyperNodes of such a tier are there, or its tier is raised.")
+        return DomainVerdict(
+            f"{lead}; there is none.", "It starts once HyperNodes of such a tier are there, or its tier is raised.", needed
+        )
     nodes = session.state.nodes
     room, empty = (tree.sums(_fits(session, task, free)) for free in (nodes.future_idle(), nodes.allocatable))
     best = max(names, key=lambda name: (float(room[tree.number[name]]), -tree.number[name]))
@@ -45,8 +53,8 @@ def domain_verdict(session: Session, group: Group) -> DomainVerdict | None:
     where = f"of {len(names)}, {best} has the most, for {most}" if len(names) > 1 else f"the only one, {best}, has it for {most}"
     if ever < needed:
         remedy = f"It starts once a domain holds {needed} of them, or its tier is raised."
-        return DomainVerdict(f"{lead}: {where}; even empty none has it for more than {ever}.", remedy)
-    return DomainVerdict(f"{lead}: {where}.", f"It starts when one has room for {needed - most} more.")
+        return DomainVerdict(f"{lead}: {where}; even empty none has it for more than {ever}.", remedy, needed, best, most)
+    return DomainVerdict(f"{lead}: {where}.", f"It starts when one has room for {needed - most} more.", needed, best, most)
 
 
 def _fits(session: Session, task: Task, free: Floats) -> Floats:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hekla.engine.amounts import amount, describe
-from hekla.engine.domainreasons import domain_verdict
+from hekla.engine.amounts import amount, describe, written
+from hekla.engine.domainreasons import DomainVerdict, domain_verdict
 from hekla.engine.nodereasons import NodeReason, cut, no_node_at_all, placed, verdict
 from hekla.engine.queues import OPEN, Queue
 from hekla.engine.reasons import FitErrors
@@ -23,14 +23,14 @@ LONGEST = 1024
 """Characters of a text: what an event holds, so that it is the same everywhere."""
 
 
-class Shortage(msgspec.Struct, frozen=True):
-    """One resource of which a ceiling leaves too little."""
+class Shortage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One resource of which a ceiling, or a domain of the network, leaves too little."""
 
     resource: str
     queue: str
     """Whose ceiling; empty for that of the cluster."""
     limit: str
-    """Which: capability, deserved, cluster, quota (with its name)."""
+    """Which: capability, deserved, cluster, quota (with its name), domain (with its name)."""
     asked: str
     held: str
     """What counts against the ceiling already."""
@@ -72,7 +72,20 @@ class Explanation(msgspec.Struct, frozen=True):
     spared: str = ""
     """Why nobody was evicted for it."""
     shortages: list[Shortage] = []
-    """For `enqueue` and `quota`: the ceilings that are in the way, with their numbers."""
+    """For `enqueue`, `quota` and `topology`: what is in the way, with its numbers."""
+    missing: int = 0
+    """For `nodes` and `quota`: pods like this that still want a place."""
+    asks: dict[str, str] = {}
+    """And what one of them asks for, by resource."""
+
+    def numbers(self) -> str:
+        """JSON of what the text says in words, for programs; empty where there is nothing to count."""
+        if not (self.reasons or self.shortages or self.missing):
+            return ""
+        parts = {"constraint": self.constraint, "queue": self.queue, "needs": self.needs, "fit": self.fit, "missing": self.missing,
+                 "asks": self.asks, "nodes": self.nodes, "reasons": self.reasons, "shortages": self.shortages, "remedy": self.remedy,
+                 "noVictimBecause": self.spared}  # fmt: skip
+        return msgspec.json.encode(parts).decode()
 
 
 def explain(session: Session, job: Job) -> Explanation:
@@ -119,7 +132,7 @@ def _explain(session: Session, job: Job) -> Explanation:
     if group is not None and session.tree.real:
         found = domain_verdict(session, group)
         if found is not None:
-            return made("topology", f"{job.title} {found.text} {found.remedy}", found.remedy)
+            return made("topology", f"{job.title} {found.text} {found.remedy}", found.remedy, shortages=_of_domain(found))
     errors, task = _first_errors(job)
     if errors is not None and task is not None:
         return _explain_nodes(session, job, task, errors, made)
@@ -148,6 +161,12 @@ def _within_domain(job: Job) -> Group | None:
     return min(hard, key=lambda one: (one.match_index, one.uid), default=None)
 
 
+def _of_domain(found: DomainVerdict) -> list[Shortage]:
+    """Pods for which the best domain has no room."""
+    needed, room, missing = (amount(PODS, number) for number in (found.needed, found.room, found.needed - found.room))
+    return [Shortage(PODS, "", f"domain {found.best}" if found.best else "domain", needed, "", room, room, missing)]
+
+
 class _Maker:
     """What the explanations of one job have in common."""
 
@@ -156,10 +175,12 @@ class _Maker:
 
     def __call__(
         self, constraint: str, text: str, remedy: str = "", nodes: int = 0, reasons: Iterable[NodeReason] = (),
-        shortages: Iterable[Shortage] = (),
+        shortages: Iterable[Shortage] = (), missing: int = 0, task: Task | None = None,
     ) -> Explanation:  # fmt: skip
+        """`task`: one of the `missing` pods."""
+        asks = {} if task is None else written(task.request.amounts)
         return Explanation(self.job.key, self.job.queue, constraint, self.needs, self.fit, nodes, list(reasons), remedy, text,
-                           shortages=list(shortages))  # fmt: skip
+                           shortages=list(shortages), missing=missing, asks=asks)  # fmt: skip
 
 
 def called(session: Session, key: str, namespace: str) -> str:
@@ -217,7 +238,9 @@ def _explain_quota(session: Session, job: Job, queue: Queue, task: Task, made: _
     grows = _sum_of(short) or asked
     remedy = _remedy(session, "start", short) or f"{starts} when jobs of the queue end or its share grows by {grows}."
     held = ": " + ", ".join(one.of_share(queue.name) for one in short) if short else ""
-    return made("quota", f"{who}: queue {job.queue} may not take another {asked} now{held}. {remedy}", remedy, shortages=short)
+    return made(
+        "quota", f"{who}: queue {job.queue} may not take another {asked} now{held}. {remedy}", remedy, shortages=short, missing=1, task=task
+    )
 
 
 def not_open(queue: Queue) -> str:
@@ -248,7 +271,7 @@ def _explain_nodes(session: Session, job: Job, task: Task, errors: FitErrors, ma
         lead = f"{job.title} needs {made.needs} {_pods(made.needs)}, {kind}{asked}; {_fits(fit, later)}."
     found = verdict(session, job, task, errors, missing, more)
     text = " ".join(part for part in (lead, found.text, found.remedy) if part)
-    return made("nodes", text, found.remedy, errors.nodes, found.reasons)
+    return made("nodes", text, found.remedy, errors.nodes, found.reasons, missing=missing, task=task)
 
 
 def _runs(job: Job) -> bool:

@@ -28,7 +28,7 @@ LONGEST_REASON = 160
 ROOM = "room:"
 
 
-class NodeReason(msgspec.Struct, frozen=True):
+class NodeReason(msgspec.Struct, frozen=True, omit_defaults=True):
     """One reason that rules out some nodes."""
 
     reason: str
@@ -36,6 +36,11 @@ class NodeReason(msgspec.Struct, frozen=True):
     nodes: int
     text: str
     """As a person would say it."""
+    resource: str = ""
+    """Of which they have too little, with what one pod asks for, the most that is left on one of them, and what is missing there."""
+    asked: str = ""
+    left: str = ""
+    missing: str = ""
 
 
 class Words(NamedTuple):
@@ -166,7 +171,7 @@ def _sorted(reasons: list[Reason]) -> list[Reason]:
 def _say(session: Session, task: Task, reason: Reason) -> list[NodeReason]:
     one = reason.count == 1
     if reason.filter.startswith(ROOM) and reason.mask is not None:
-        return [NodeReason(reason.text, reason.count, _lack(session, reason))]
+        return [_lack(session, task, reason)]
     if reason.filter == "TaintToleration" and reason.mask is not None:
         return [
             NodeReason(reason.text, count, f"{'has' if count == 1 else 'have'} the taint {taint}")
@@ -183,19 +188,23 @@ def _say(session: Session, task: Task, reason: Reason) -> list[NodeReason]:
     return [NodeReason(reason.text, reason.count, f"{'is' if one else 'are'} out: {reason.text}")]
 
 
-def _lack(session: Session, reason: Reason) -> str:
+def _lack(session: Session, task: Task, reason: Reason) -> NodeReason:
     """How little there is of a resource, on nodes that have too little."""
     name = reason.filter.removeprefix(ROOM)
-    if name == PODS:
-        words = WORDS["PodNumber"]
-        return words.one if reason.count == 1 else words.many
     one, mask = reason.count == 1, reason.mask
     nodes = session.state.nodes
     has = float(np.max(nodes.allocatable[session.state.space.column(name)][mask], initial=0.0))
-    if has <= 0:
-        return f"{'has' if one else 'have'} no {name}"
     most = 0.0 if reason.free is None else max(0.0, float(np.max(reason.free[mask], initial=0.0)))
-    return f"{'lacks' if one else 'lack'} {name} (at most {amount(name, most)} free)"
+    asked = task.request.amounts.get(name, 0.0)
+    if name == PODS:
+        words = WORDS["PodNumber"]
+        text, most, asked = words.one if one else words.many, 0.0, 1.0
+    elif has <= 0:
+        text = f"{'has' if one else 'have'} no {name}"
+    else:
+        text = f"{'lacks' if one else 'lack'} {name} (at most {amount(name, most)} free)"
+    numbers = (amount(name, number) for number in (asked, most, max(asked - most, 0.0)))
+    return NodeReason(reason.text, reason.count, text, name, *numbers)
 
 
 def _choice(task: Task) -> str:

@@ -109,7 +109,7 @@ class Carrier:
         for eviction in decisions.evictions:
             self.launch(self.evict(eviction))
         for group in decisions.pod_groups:
-            self.groups.take(group)
+            self.groups.take(group, decisions.explanations.get(group.key))
         told = {event.key: event for event in decisions.events if event.reason == FAILED}
         for condition in decisions.conditions:
             self.hold(condition, told.get(condition.pod))

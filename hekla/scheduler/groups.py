@@ -18,7 +18,10 @@ import msgspec
 
 from hekla.api import scheduling
 from hekla.api.kinds import read_as
+from hekla.api.names import EXPLANATION
 from hekla.engine.decisions import PodGroupStatus
+from hekla.engine.explanation import Explanation
+from hekla.engine.report import WAITING
 from hekla.engine.state import State
 from hekla.engine.tasks import Status
 from hekla.kube.client import Client
@@ -54,9 +57,10 @@ POD_GROUP = read_as(scheduling.POD_GROUP, Answer)
 
 
 class Gathering(NamedTuple):
-    """The newest status of a PodGroup that waits to be written."""
+    """The newest status of a PodGroup that waits to be written, and why the group waits."""
 
     status: PodGroupStatus
+    explained: Explanation | None
     since: float
     """When the first of the unwritten ones came (loop time)."""
     changed: float
@@ -89,18 +93,18 @@ class GroupStatuses:
         self.let_in: set[str] = set()
         """Groups whose phase Inqueue has been written."""
 
-    def take(self, group: PodGroupStatus) -> None:
+    def take(self, group: PodGroupStatus, explained: Explanation | None = None) -> None:
         """Writes at once that a group was let in; anything else with what follows it soon."""
         if group.phase == "Inqueue" and group.key not in self.let_in and self.is_waited_for(group.key):
             self.let_in.add(group.key)
             self.gathered.pop(group.key, None)
             self.lane.drop(f"group {group.key}")
-            self.in_turn(f"group {group.key}", self.write(group))
+            self.in_turn(f"group {group.key}", self.write(group, explained))
         elif self.was_told(group):
             self.gathered.pop(group.key, None)
             self.lane.drop(f"group {group.key}")
         else:
-            self.gather(group)
+            self.gather(group, explained)
 
     def is_waited_for(self, group: str) -> bool:
         """Whether pods are made only once the group is let in; where they are there, their binds tell the same.
@@ -123,13 +127,13 @@ class GroupStatuses:
             return False
         return written.said == said(group)
 
-    def gather(self, group: PodGroupStatus) -> None:
+    def gather(self, group: PodGroupStatus, explained: Explanation | None) -> None:
         loop = asyncio.get_running_loop()
         if self.timer is None:
             self.timer = loop.call_later(GATHERED, self.flush)
         before = self.gathered.get(group.key)
         now = loop.time()
-        self.gathered[group.key] = Gathering(group, before.since if before else now, now)
+        self.gathered[group.key] = Gathering(group, explained, before.since if before else now, now)
 
     def flush(self) -> None:
         """Writes the statuses that have stood, or been gathered, for long enough."""
@@ -138,7 +142,7 @@ class GroupStatuses:
         for key in [key for key, written in self.written.items() if now - written.at >= REMEMBERED]:
             del self.written[key]
         stands = self.client.pace.gather(GATHERED, LONGEST_GATHERED)
-        for key, (group, since, changed) in list(self.gathered.items()):
+        for key, (group, explained, since, changed) in list(self.gathered.items()):
             if now - changed < stands and now - since < max(stands, 3 * GATHERED):
                 continue
             if now - since < max(stands, STARTING * GATHERED) and self.is_starting(group):
@@ -146,7 +150,7 @@ class GroupStatuses:
             del self.gathered[key]
             if group.phase != "Inqueue":
                 self.let_in.discard(key)
-            self.lane.put(f"group {key}", partial(self.begin, group))
+            self.lane.put(f"group {key}", partial(self.begin, group, explained))
         self.timer = loop.call_later(stands / 8, self.flush) if self.gathered else None
 
     def is_starting(self, group: PodGroupStatus) -> bool:
@@ -154,10 +158,10 @@ class GroupStatuses:
         job = self.state.jobs.get(group.key)
         return job is not None and job.pg_uid == group.uid and any(job.counts.statuses[one] for one in (Status.BINDING, Status.BOUND))
 
-    def begin(self, group: PodGroupStatus) -> asyncio.Task[None] | None:
+    def begin(self, group: PodGroupStatus, explained: Explanation | None) -> asyncio.Task[None] | None:
         """Starts the write of a gathered status whose turn has come, if it still says something."""
         newest = self.counted(group)
-        return None if self.was_told(newest) else self.in_turn(f"group {group.key}", self.write(newest))
+        return None if self.was_told(newest) else self.in_turn(f"group {group.key}", self.write(newest, explained))
 
     def counted(self, group: PodGroupStatus) -> PodGroupStatus:
         """The status with the counts of this moment: those of the cycle that decided it are as old as it has been gathered."""
@@ -167,7 +171,7 @@ class GroupStatuses:
         running, succeeded, failed = (len(job.counts.statuses[one]) for one in (Status.RUNNING, Status.SUCCEEDED, Status.FAILED))
         return PodGroupStatus(group.key, group.uid, group.phase, running, succeeded, failed, group.conditions)
 
-    async def write(self, group: PodGroupStatus) -> None:
+    async def write(self, group: PodGroupStatus, explained: Explanation | None) -> None:
         namespace, _, name = group.key.rpartition("/")
         conditions = [{**condition, "lastTransitionTime": condition.get("lastTransitionTime") or now()} for condition in group.conditions]
         status = {
@@ -177,7 +181,12 @@ class GroupStatuses:
             "failed": group.failed or None,
             "conditions": conditions,
         }
-        patch = {"metadata": {"uid": group.uid}, "status": status}
+        metadata: dict[str, Any] = {"uid": group.uid}
+        job = self.state.jobs.get(group.key)
+        numbers = numbers_of(group, explained)
+        if numbers or (job is not None and EXPLANATION in job.annotations):
+            metadata["annotations"] = {EXPLANATION: numbers or None}
+        patch = {"metadata": metadata, "status": status}
         subresource = "status" if scheduling.POD_GROUP.status else None
         try:
             answer = await self.client.patch(POD_GROUP, name, patch, namespace, subresource=subresource)
@@ -186,16 +195,27 @@ class GroupStatuses:
         except (ApiError, TransportError) as error:
             log.warning("status of %s: %s", group.key, error)
             if isinstance(error, TransportError) or error.code >= 500:
-                self.try_again(group)
+                self.try_again(group, explained)
             return
+        if job is not None and "annotations" in metadata:
+            job.annotations.pop(EXPLANATION, None)
+            if numbers:
+                job.annotations[EXPLANATION] = numbers
         self.written.pop(group.key, None)
         self.written[group.key] = Written(said(group), answer.metadata.resource_version, asyncio.get_running_loop().time())
 
-    def try_again(self, group: PodGroupStatus) -> None:
+    def try_again(self, group: PodGroupStatus, explained: Explanation | None) -> None:
         """The cycles take it for written, so it has to be; something newer about the same group goes before."""
         job = self.state.jobs.get(group.key)
         if job is not None and job.pg_uid == group.uid and group.key not in self.gathered:
-            self.gather(group)
+            self.gather(group, explained)
+
+
+def numbers_of(group: PodGroupStatus, explained: Explanation | None) -> str:
+    """What goes beside the condition that has the same in words; empty where there is none, or nothing to count."""
+    if explained is None or not any(one.get("type") == WAITING and one.get("message") == explained.text for one in group.conditions):
+        return ""
+    return explained.numbers()
 
 
 def said(group: PodGroupStatus) -> tuple[Any, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import subprocess
@@ -159,6 +160,9 @@ def test_a_job_waits_for_the_nodes_and_goes_when_told(cluster: Running):
         time.sleep(1.0)  # long enough to be placed, if it could be
         assert cluster.phase("waits") == "Pending"
         assert (said := explained()).count("1 has the taint kept") == 1, f"the reason, and once:\n{said}"
+        told = json.loads(cluster.vcctl("explain", "waits", "--namespace", NAMESPACE, "-o", "json"))
+        assert (told["constraint"], told["needs"], told["fit"], told["nodes"]) == ("nodes", 1, 0, 1)
+        assert [(one["nodes"], one["text"]) for one in told["reasons"]] == [(1, "has the taint kept")]
     finally:
         taint()
     cluster.reaches("waits", "Running")

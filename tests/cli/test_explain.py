@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -24,14 +25,18 @@ def condition(kind: str, message: str) -> Tree:
     return {"type": kind, "status": "True", "reason": "NotEnoughResources", "message": message}
 
 
-def explained(server: Answers, phase: str, group: Tree | None = None, events: list[Tree] | None = None) -> str:
+def explained(
+    server: Answers, phase: str, group: Tree | None = None, events: list[Tree] | None = None, form: str = "", numbers: str = ""
+) -> str:
     metadata = {"name": "train", "namespace": "default", "uid": "u"}
     job: Tree = {"metadata": metadata, "spec": {"minAvailable": 1, "queue": "default"}, "status": {"state": {"phase": phase}}}
     server.gives[f"{JOBS}/namespaces/default/jobs/train"] = job
     if group is not None:
-        server.gives[f"{SCHEDULING}/namespaces/default/podgroups/train-u"] = {"metadata": {**metadata, "name": "train-u"}, "status": group}
+        marks = {"annotations": {"hekla.io/explanation": numbers}} if numbers else {}
+        tree = {"metadata": {**metadata, **marks, "name": "train-u"}, "status": group}
+        server.gives[f"{SCHEDULING}/namespaces/default/podgroups/train-u"] = tree
     server.gives[f"{CORE}/events"] = events or []
-    result = command("vcctl", "explain", "train", "--master", server.url)
+    result = command("vcctl", "explain", "train", "--master", server.url, *(("-o", form) if form else ()))
     assert (result.returncode, result.stderr) == (0, "")
     return result.stdout
 
@@ -54,6 +59,24 @@ def test_a_job_that_waits_says_why_once(server: Answers):
 
     assert told.count(TEXT) == 1
     assert "tasks in gang" not in told
+
+
+NUMBERS = {"needs": 1, "fit": 0, "nodes": 1, "reasons": [{"reason": "node(s) were unschedulable", "nodes": 1, "text": "is cordoned"}]}
+
+
+@pytest.mark.parametrize(("phase", "written", "told"), [
+    ("Inqueue", json.dumps({**NUMBERS, "text": "not its word"}), NUMBERS),
+    ("Inqueue", "", {}),
+    ("Inqueue", "not JSON", {}),
+    ("Inqueue", "[]", {}),
+    ("Running", json.dumps(NUMBERS), {}),
+])  # fmt: skip
+def test_programs_are_told_the_numbers_too(server: Answers, phase: str, written: str, told: Tree):
+    conditions = [condition("Waiting", TEXT)] if phase == "Inqueue" else []
+    found = json.loads(explained(server, "Pending", {"phase": phase, "conditions": conditions}, form="json", numbers=written))
+
+    assert {name: found.get(name) for name in told} == told
+    assert ("fit" in found, found["text"]) == (bool(told), TEXT if conditions else "")
 
 
 def test_a_job_that_runs_says_nothing_of_why_it_once_waited(server: Answers):

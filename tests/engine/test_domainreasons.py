@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hekla.engine.explanation import Shortage
 from hekla.engine.world import World, policy
 
 
@@ -23,6 +24,11 @@ def domain(made: World, name: str, tier: int, kind: str, *members: str) -> None:
 
 def hard(tier: int) -> dict[str, Any]:
     return {"networkTopology": {"mode": "hard", "highestTierAllowed": tier}}
+
+
+def short(made: World) -> Shortage:
+    (one,) = made.decisions.explanations["default/train"].shortages
+    return one
 
 
 def test_domains_that_are_too_small_say_how_much_they_hold():
@@ -49,6 +55,7 @@ def test_domains_that_are_too_full_say_how_much_they_lack():
         "train needs room for 2 pods of cpu=4 in one domain of tier 1 or lower: of 2, A has the most, for 1. "
         "It starts when one has room for 1 more."
     )
+    assert short(made) == Shortage("pods", "", "domain A", "2", "", "1", "1", "1")
 
 
 def test_a_tier_that_is_not_there():
@@ -61,6 +68,7 @@ def test_a_tier_that_is_not_there():
         "train needs room for 2 pods of cpu=4 in one domain of tier 0 or lower; there is none. "
         "It starts once HyperNodes of such a tier are there, or its tier is raised."
     )
+    assert short(made) == Shortage("pods", "", "domain", "2", "", "0", "0", "2")
 
 
 def test_nodes_are_counted_once_however_many_pods_look_at_them():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from hekla.engine.decisions import Decisions
@@ -34,6 +35,65 @@ def test_condition_event_and_decision_carry_the_same_text():
     assert condition(decisions, "train")["message"] == text
     assert condition(decisions, "train")["reason"] == "Nodes"
     assert [one.message for one in decisions.events if one.reason == "Waiting"] == [text]
+
+
+def numbers(made: World, job: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(made.decisions.explanations[f"default/{job}"].numbers())
+    return found
+
+
+def test_numbers_of_a_gang_that_fits_in_part():
+    made = world("allocate")
+    made.nodes("n1", cpu=2)
+    made.job("train", pods=3, cpu=1)
+
+    made.run()
+
+    assert numbers(made, "train") == {
+        "constraint": "nodes", "queue": "default", "needs": 3, "fit": 2, "missing": 1, "asks": {"cpu": "1"}, "nodes": 1, "reasons": [],
+        "shortages": [], "remedy": "It starts when 1 more node has cpu=1 free.", "noVictimBecause": "",
+    }  # fmt: skip
+
+
+def test_numbers_of_nodes_that_are_too_small_in_two_resources():
+    made = world("allocate")
+    made.nodes("n1", "n2", cpu=2, memory=1 << 30)
+    made.nodes("n3", cpu=8, memory=1 << 30)
+    made.job("wants", pods=2, cpu=4, memory=2 << 30)
+
+    made.run()
+
+    found = numbers(made, "wants")
+    assert (found["missing"], found["asks"]) == (2, {"cpu": "4", "memory": "2Gi"})
+    assert {(one["resource"], one["nodes"], one["asked"], one["left"], one["missing"]) for one in found["reasons"]} == {
+        ("cpu", 2, "4", "2", "2"), ("memory", 1, "2Gi", "1Gi", "1Gi"),
+    }  # fmt: skip
+
+
+def test_numbers_of_a_queue_that_is_full():
+    made = world("allocate", "gang", "predicates", "capacity")
+    made.nodes("n1", cpu=8)
+    made.queue("small", capability={"cpu": "2"})
+    made.job("runs", pods=2, cpu=1, on=["n1", "n1"], queue="small")
+    made.job("wants", pods=1, cpu=1, queue="small")
+
+    made.run()
+
+    (short,) = numbers(made, "wants")["shortages"]
+    assert {name: short[name] for name in ("resource", "queue", "limit", "asked", "held", "most", "left", "missing")} == {
+        "resource": "cpu", "queue": "small", "limit": "capability", "asked": "1", "held": "2", "most": "2", "left": "0", "missing": "1",
+    }  # fmt: skip
+
+
+def test_there_is_nothing_to_count_of_a_job_without_its_pods():
+    made = world("allocate")
+    made.nodes("n1", cpu=2)
+    made.job("train", pods=1, min_available=2, cpu=1)
+
+    made.run()
+
+    explained = made.decisions.explanations["default/train"]
+    assert (explained.constraint, explained.numbers()) == ("validity", "")
 
 
 def test_the_condition_goes_when_the_job_starts():

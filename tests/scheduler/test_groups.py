@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
 import pytest
 
+from hekla.api.names import EXPLANATION
 from hekla.engine.decisions import PodGroupStatus
+from hekla.engine.explanation import Explanation
+from hekla.engine.nodereasons import NodeReason
+from hekla.engine.report import WAITING
 from hekla.engine.tasks import Status
 from hekla.engine.world import World, policy
 from hekla.kube.errors import ApiError, ServerError
@@ -31,6 +36,8 @@ class Scene:
         self.job = self.world.state.jobs["default/job"]
         self.pace = Pace()
         self.said: list[dict[str, Any]] = []
+        self.marks: list[dict[str, Any]] = []
+        """Of each write, what it says of the group's metadata beside its uid."""
         self.failures: list[Exception] = []
         self.shown = "0"
         self.tasks: set[asyncio.Task[None]] = set()
@@ -47,7 +54,8 @@ class Scene:
     async def patch(self, kind: Any, name: str, patch: dict[str, Any], namespace: str, *, subresource: str | None = None) -> Answer:
         if self.failures:
             raise self.failures.pop(0)
-        assert patch["metadata"] == {"uid": self.job.pg_uid}
+        assert patch["metadata"].pop("uid") == self.job.pg_uid
+        self.marks.append(patch["metadata"])
         self.said.append(patch["status"])
         return Answer(Metadata(str(len(self.said))))
 
@@ -139,7 +147,7 @@ async def test_a_group_that_is_let_in_does_not_wait_and_nothing_older_comes_afte
     monkeypatch.setattr(scene.groups, "is_waited_for", lambda key: True)
     scene.groups.take(scene.status("Pending", 0))
     scene.groups.flush()
-    scene.groups.gathered["default/job"] = writing.Gathering(scene.groups.gathered["default/job"].status, 0.0, 0.0)
+    scene.groups.gathered["default/job"] = writing.Gathering(scene.groups.gathered["default/job"].status, None, 0.0, 0.0)
     scene.groups.flush()  # into the lane, where it has not begun
     scene.groups.take(scene.status("Inqueue", 0))
     await scene.settle()
@@ -159,3 +167,31 @@ async def test_what_is_refused_is_left(scene: Scene) -> None:
     scene.groups.take(scene.status("Running", 0, READY))
     await scene.settle()
     assert (scene.said, scene.failures) == ([], [])
+
+
+async def test_numbers_stand_beside_the_words_as_long_as_the_group_waits(scene: Scene) -> None:
+    lacking = NodeReason("Insufficient cpu", 1, "lacks cpu (at most 1 free)", "cpu", "2", "1", "1")
+    explained = Explanation("default/job", "default", "nodes", 2, 0, 1, [lacking], "It starts once ...", "job needs 2 pods ...")
+    waits = {"type": WAITING, "status": "True", "reason": "Nodes", "message": explained.text}
+    scene.groups.take(scene.status("Pending", 0, waits), explained)
+    await scene.settle()
+    scene.groups.take(scene.status("Running", 2, READY), explained)
+    await scene.settle()
+    scene.groups.take(scene.status("Unknown", 0, READY), None)
+    await scene.settle()
+
+    waiting, runs, later = scene.marks
+    assert json.loads(waiting["annotations"][EXPLANATION]) == {
+        "constraint": "nodes", "queue": "default", "needs": 2, "fit": 0, "nodes": 1, "remedy": "It starts once ...",
+        "reasons": [{"reason": "Insufficient cpu", "nodes": 1, "text": "lacks cpu (at most 1 free)",
+                     "resource": "cpu", "asked": "2", "left": "1", "missing": "1"}],
+        "shortages": [], "missing": 0, "asks": {}, "noVictimBecause": "",
+    }  # fmt: skip
+    assert (runs, later) == ({"annotations": {EXPLANATION: None}}, {})
+
+
+async def test_where_there_is_nothing_to_count_no_mark_is_made(scene: Scene) -> None:
+    explained = Explanation("default/job", "default", "validity", 2, 0, 0, [], "", "job has 0 of the 2 pods")
+    scene.groups.take(scene.status("Pending", 0, {"type": WAITING, "message": explained.text}), explained)
+    await scene.settle()
+    assert scene.marks == [{}]

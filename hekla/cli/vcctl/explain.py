@@ -6,10 +6,12 @@ events); this puts them in the order in which a user asks for them.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 
 from hekla.api import batch, core, scheduling
+from hekla.api.names import EXPLANATION
 from hekla.cli.vcctl.command import Invocation
 from hekla.cli.vcctl.connection import Api, Tree, find, name_of
 from hekla.cli.vcctl.jobtable import phase
@@ -27,6 +29,7 @@ MISSING = "job name is mandatory to explain a particular job"
 WAITING = "Waiting"  # the condition whose message is the scheduler's explanation
 RESTATED = frozenset({WAITING, "Unschedulable", "FailedScheduling", "PodScheduled", "PodGroupPending"})
 """Conditions and events that put the explanation into the words of the wire, for readers of other objects."""
+NUMBERS = ("needs", "fit", "missing", "asks", "nodes", "reasons", "shortages", "remedy", "noVictimBecause")
 GROUPLESS = {
     **dict.fromkeys(("Aborting", "Aborted"), "It is suspended, so it has no PodGroup; `vcctl job resume` lets it go on."),
     **dict.fromkeys(("Completing", "Completed", "Terminating", "Terminated", "Failed"), "It has ended, so it has no PodGroup."),
@@ -69,7 +72,8 @@ def _said(event: Tree) -> str:
 def explanation(job: Tree, queue: Tree | None, group: Tree | None, pods: list[Tree]) -> Tree:
     """For programs: what the scheduler says of a job that waits, and what it was asked for.
 
-    `constraint` and `text` are the reason and message of the group's condition Waiting, empty for a job that does not wait.
+    `constraint` and `text` are the reason and message of the group's condition Waiting, empty for a job that does not wait.  What
+    the text says in numbers is there too, where it says any (`NUMBERS`).
     """
     spec, status = job.get("spec") or {}, (group or {}).get("status") or {}
     waiting = _waiting(group)
@@ -79,9 +83,19 @@ def explanation(job: Tree, queue: Tree | None, group: Tree | None, pods: list[Tr
         "queueState": ((queue or {}).get("status") or {}).get("state") or "",
         "podGroup": (group or {}).get("metadata", {}).get("name", ""), "podGroupPhase": status.get("phase") or "",
         "minAvailable": spec.get("minAvailable") or 0, "pods": dict(Counter(cells(pod, 0.0)[1] for pod in pods)),
+        **(numbers(group) if waiting else {}),
         "constraint": (waiting.get("reason") or "").lower(), "text": waiting.get("message") or "",
         "conditions": status.get("conditions") or [],
     }  # fmt: skip
+
+
+def numbers(group: Tree | None) -> Tree:
+    """What the scheduler has written beside the condition Waiting; empty where that is nothing that can be read."""
+    try:
+        found = json.loads(((group or {}).get("metadata") or {}).get("annotations", {}).get(EXPLANATION) or "{}")
+    except ValueError:
+        return {}
+    return {name: found[name] for name in NUMBERS if name in found} if isinstance(found, dict) else {}
 
 
 def _waiting(group: Tree | None) -> Tree:
