@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from hekla.engine.decisions import Decisions
@@ -53,6 +54,17 @@ def test_numbers_of_a_gang_that_fits_in_part():
         "constraint": "nodes", "queue": "default", "needs": 3, "fit": 2, "missing": 1, "asks": {"cpu": "1"}, "nodes": 1, "reasons": [],
         "shortages": [], "remedy": "It starts when 1 more node has cpu=1 free.", "noVictimBecause": "",
     }  # fmt: skip
+
+
+def test_the_page_shows_what_is_told():
+    made = world("allocate")
+    made.nodes("n1", "n2", cpu=2)
+    made.job("train", pods=2, cpu=4)
+
+    made.run()
+
+    page = (Path(__file__).parents[2] / "docs" / "vcctl.md").read_text(encoding="utf-8")
+    assert numbers(made, "train") == json.loads(page.partition("```json\n")[2].partition("```")[0])
 
 
 def test_numbers_of_nodes_that_are_too_small_in_two_resources():
