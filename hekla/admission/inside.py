@@ -8,8 +8,7 @@ it writes events about those that it refuses.  Decision 0230.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 
 from hekla.admission.registry import ADMISSIONS, Admission, review
 from hekla.admission.review import POD_LEVEL_RESOURCES_SINCE, Lookup, Patch, Settings, Tree
@@ -20,8 +19,28 @@ WORKLOADS = frozenset({"jobs", "cronjobs", "jobflows", "podgroups"})
 
 Answer = tuple[bool, str, Patch | None]
 """(whether it is allowed, what is said against it, how it is changed)"""
-Reviewer = Callable[[tuple[str, str, str], str, Tree | None, Tree | None, str, str], Answer]
-"""Asked with ((group, version, plural), operation, object, old object, name, namespace)."""
+
+
+class Reviewer:
+    """The rules of one path."""
+
+    def __init__(self, admission: Admission, lookup: Lookup, settings: Settings) -> None:
+        self.admission = admission
+        self.served = admission.key
+        self.lookup = lookup
+        self.settings = settings
+        self.settled = admission.settled
+
+    def __call__(
+        self, resource: tuple[str, str, str], operation: str, object: Tree | None, old: Tree | None, name: str, namespace: str, /
+    ) -> Answer:
+        path = self.admission.path
+        if resource != self.served:
+            return False, self.admission.expected_resource, None
+        verdict = review(path, operation, object, old, self.lookup, self.settings, name=name, namespace=namespace)
+        if not verdict.allowed:
+            log.info("%s denied %s/%s: %s", path, namespace, name, verdict.message)
+        return verdict.allowed, verdict.message, verdict.patch
 
 
 def settings_inside(minor: int) -> Settings:
@@ -32,28 +51,4 @@ def settings_inside(minor: int) -> Settings:
 def reviewers(lookup: Lookup, minor: int) -> Mapping[str, Reviewer]:
     """By the path under which the daemon serves the same rules."""
     settings = settings_inside(minor)
-    return {
-        path: partial(_answer, admission, admission.key, lookup, settings)
-        for path, admission in ADMISSIONS.items()
-        if admission.resource in WORKLOADS
-    }
-
-
-def _answer(
-    admission: Admission,
-    served: tuple[str, str, str],
-    lookup: Lookup,
-    settings: Settings,
-    resource: tuple[str, str, str],
-    operation: str,
-    object: Tree | None,
-    old: Tree | None,
-    name: str,
-    namespace: str,
-) -> Answer:
-    if resource != served:
-        return False, admission.expected_resource, None
-    verdict = review(admission.path, operation, object, old, lookup, settings, name=name, namespace=namespace)
-    if not verdict.allowed:
-        log.info("%s denied %s/%s: %s", admission.path, namespace, name, verdict.message)
-    return verdict.allowed, verdict.message, verdict.patch
+    return {path: Reviewer(admission, lookup, settings) for path, admission in ADMISSIONS.items() if admission.resource in WORKLOADS}

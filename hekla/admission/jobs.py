@@ -141,6 +141,13 @@ def _name(review: Review) -> str:
     return f"create job with name {job} validate failed {listed(errors)}" if errors else ""
 
 
+def named_well(job: Tree) -> bool:
+    """Whether the job's name is good, for itself and in its pods' names: of all its metadata the rules look at that."""
+    name = name_of(job)
+    pods = (f"{name}-{task.get('name') or ''}-{index}" for index, task in enumerate(spec_of(job).get("tasks") or []))
+    return not qualified_name(name) and not any(map(qualified_name, pods))
+
+
 def _total(review: Review) -> str:
     spec = spec_of(review.object)
     tasks, repeated = scanned_tasks(spec["tasks"])

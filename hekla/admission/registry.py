@@ -37,6 +37,9 @@ class Admission:
     validate: Callable[[Review], str] | None = None
     namespace_selector: bool = True
     side_effects: str = "NoneOnDryRun"
+    settled: Callable[[Tree], bool] = lambda tree: False
+    """Of a new object: whether what is said of it follows from its spec, its namespace and the cluster alone, because nothing is wrong
+    with what the rules look at in its metadata.  No, where nobody has looked."""
 
     @property
     def resource(self) -> str:
@@ -56,20 +59,27 @@ class Admission:
         return f"expect resource to be {self.group}/{self.version}, Resource={self.resource}"
 
 
+def nothing_of_metadata(tree: Tree) -> bool:
+    """`settled` of rules that never look there."""
+    return True
+
+
 C, CU, CUD = ("CREATE",), ("CREATE", "UPDATE"), ("CREATE", "UPDATE", "DELETE")
 INVALID_CREATE = "invalid operation `{operation}`, expect operation to be `CREATE`"
 
 ADMISSIONS = {
     admission.path: admission
     for admission in (
-        Admission("/jobs/mutate", "mutatejob.volcano.sh", *BATCH, CU, "expect operation to be 'CREATE' ", mutate=jobdefaults.mutate),
+        Admission("/jobs/mutate", "mutatejob.volcano.sh", *BATCH, CU, "expect operation to be 'CREATE' ", mutate=jobdefaults.mutate,
+                  settled=nothing_of_metadata),
         Admission("/jobs/validate", "validatejob.volcano.sh", *BATCH, CU, "expect operation to be 'CREATE' or 'UPDATE'",
-                  validate=jobs.validate),
+                  validate=jobs.validate, settled=jobs.named_well),
         Admission("/cronjobs/validate", "validatecronjob.volcano.sh", *BATCH, CU, "expect operation to be 'CREATE' or 'UPDATE'",
                   validate=cronjobs.validate),
-        Admission("/podgroups/mutate", "mutatepodgroup.volcano.sh", *SCHEDULING, C, INVALID_CREATE, mutate=podgroups.mutate),
+        Admission("/podgroups/mutate", "mutatepodgroup.volcano.sh", *SCHEDULING, C, INVALID_CREATE, mutate=podgroups.mutate,
+                  settled=nothing_of_metadata),
         Admission("/podgroups/validate", "validatepodgroup.volcano.sh", *SCHEDULING, C, "unsupported operation {operation}",
-                  validate=podgroups.validate),
+                  validate=podgroups.validate, settled=nothing_of_metadata),
         Admission("/queues/mutate", "mutatequeue.volcano.sh", *SCHEDULING, C, INVALID_CREATE, mutate=queues.mutate),
         Admission("/queues/validate", "validatequeue.volcano.sh", *SCHEDULING, CUD,
                   "invalid operation `{operation}`, expect operation to be `CREATE`, `UPDATE` or `DELETE`",

@@ -18,6 +18,7 @@ from hekla.local.apiserver.status import Refusal, details, forbidden
 from hekla.local.apiserver.store import Row
 
 if TYPE_CHECKING:
+    from hekla.local.apiserver.inside import Reviewer
     from hekla.local.apiserver.policies.policies import Policies
     from hekla.local.apiserver.quotas import Quotas
     from hekla.local.apiserver.webhooks import Webhooks
@@ -29,7 +30,7 @@ TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 class Attributes:
     """What admission decides about."""
 
-    __slots__ = ("call", "name", "namespace", "object", "old", "operation", "options", "resource", "subresource", "views")
+    __slots__ = ("call", "name", "namespace", "object", "old", "operation", "options", "resource", "settled", "subresource", "views")
 
     def __init__(
         self,
@@ -54,6 +55,8 @@ class Attributes:
         self.options = options
         self.views: list[tuple[Json, str, Json]] = []
         """(object, version, how a conversion webhook shows it in that version)"""
+        self.settled: set[Reviewer] | None = None
+        """Of an object that comes from a mould: who has found nothing wrong with its spec."""
 
 
 Plugin = Callable[[Attributes], None]
@@ -70,6 +73,8 @@ class Admission:
         self.plugins: dict[tuple[str, str], list[Plugin]] = {
             ("pods", "CREATE"): [self.service_account, self.priority, default_tolerations],
         }
+        self.looks: dict[str, tuple[str, ...]] = {"pods": ("serviceaccounts", "priorityclasses.scheduling.k8s.io")}
+        """Collection -> the collections that are all that its plugins look at for a new object, besides its spec."""
         self.checks: dict[tuple[str, str], list[Plugin]] = {}
         """What only refuses, asked of the finished object."""
         self._accounts: dict[str, tuple[Row, Json]] = {}

@@ -7,18 +7,31 @@ this room knows nothing of what other rooms rule.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol
 
 from hekla.local.apiserver.admission import remembered
 from hekla.local.apiserver.kind import Json
 from hekla.local.apiserver.registry import Registry, Resource
 from hekla.local.apiserver.store import DELETED, Collection, Event, Row
 
-Reviewer = Callable[[tuple[str, str, str], str, Json | None, Json | None, str, str], tuple[bool, str, list[Any] | None]]
-"""((group, version, plural), operation, object, old object, name, namespace) -> (whether it is allowed, what is said against it, the
-operations of a JSON patch).  It changes nothing of what it is given."""
+
+class Reviewer(Protocol):
+    """The rules of one webhook."""
+
+    def __call__(
+        self, resource: tuple[str, str, str], operation: str, object: Json | None, old: Json | None, name: str, namespace: str, /
+    ) -> tuple[bool, str, list[Any] | None]:
+        """(whether it is allowed, what is said against it, the operations of a JSON patch).  It changes nothing of what it is given."""
+        ...
+
+    def settled(self, object: Json) -> bool:
+        """Whether what is said of a new object follows from its spec, its namespace and the cluster alone: nothing is wrong with
+        what the rules look at in its metadata."""
+        ...
+
+
 QUEUES = ("scheduling.volcano.sh", "v1beta1", "queues")
 
 

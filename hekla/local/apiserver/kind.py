@@ -70,6 +70,16 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True)
+class Moulded:
+    """How a new object is checked whose spec is, byte for byte, that of one that was made before."""
+
+    may: Callable[[], bool]
+    """Whether what becomes of a spec follows from it and from admission, and not from metadata."""
+    check: Callable[[Json], list[FieldError]]
+    """What is wrong with the metadata."""
+
+
+@dataclass(frozen=True, slots=True)
 class Strategy:
     """What a kind does of its own on create, update and delete.  Functions change `new` in place."""
 
@@ -97,6 +107,8 @@ class Strategy:
     """(new, old or None): what the writer of a valid object should hear."""
     parts: Parts | None = None
     """None: every write sees the whole object."""
+    moulded: Moulded | None = None
+    """None: every create sees the whole object."""
     fill: Callable[[Json], None] | None = None
     """`default` for what was read a moment ago, and so holds no field that the kind does not know; None where that is the same."""
     name_rule: Callable[[str], str | None] | None = None

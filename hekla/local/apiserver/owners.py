@@ -164,8 +164,7 @@ class Book:
         """Of a new object."""
         values: list[str] = []
         shape: list[Any] = []
-        spec = tree.get("spec")
-        known_spec = self._spec_shape(scope.node, spec) if type(spec) is dict and "spec" not in scope.without else 0
+        known_spec = self.shape_of(scope, tree)
         if known_spec:
             shape.append(known_spec)
             signature(scope.node, {name: value for name, value in tree.items() if name != "spec"}, shape, values, scope.without)
@@ -178,6 +177,24 @@ class Book:
             if len(self._created) >= KNOWN_SHAPES:
                 self._created.clear()
             self._created[key] = known
+        return self._stamped(known, values)
+
+    def shape_of(self, scope: Scope, tree: Json) -> int:
+        """The number of the shape of a new object's spec; 0 where there is none."""
+        spec = tree.get("spec")
+        return self._spec_shape(scope.node, spec) if type(spec) is dict and "spec" not in scope.without else 0
+
+    def created_alike(self, scope: Scope, metadata: Json, spec: int, owner: Owner) -> Ownership | None:
+        """Of a new object of metadata and a spec of a known shape; None where no such object was booked before."""
+        values: list[str] = []
+        shape: list[Any] = [spec]
+        signature(scope.node, {"metadata": metadata}, shape, values, scope.without)
+        known = self._created.get((scope.node, scope.version, scope.without, owner, tuple(shape)), self)
+        if known is self:
+            return None
+        return self._stamped(known, values)
+
+    def _stamped(self, known: Any, values: list[str]) -> Ownership:
         if known is None:
             return NOBODY
         assert isinstance(known, Owners)

@@ -29,6 +29,7 @@ class Plugins:
         """Takes its places in the chain."""
         fill, check = admission.plugins, admission.checks
         fill["pods", "CREATE"] = [self.limits.fill, *fill["pods", "CREATE"], self.runtime_class]
+        admission.looks["pods"] += ("limitranges", "runtimeclasses.node.k8s.io")
         fill[CLAIMS, "CREATE"] = [self.default_storage_class, protect("kubernetes.io/pvc-protection")]
         fill["persistentvolumes", "CREATE"] = [protect("kubernetes.io/pv-protection")]
         fill["ingresses.networking.k8s.io", "CREATE"] = [self.default_ingress_class]

@@ -248,9 +248,11 @@ class Collection:
 
     # --- writing --------------------------------------------------------------------------------------------------------
 
-    def create(self, tree: Json, held: Ownership = NOBODY) -> Write:
-        """Accepts a new object (the caller has looked that the name is free) and sets its resourceVersion."""
-        return self._accept(ADDED, tree, None, held)
+    def create(self, tree: Json, held: Ownership = NOBODY, rest: bytes = b"") -> Write:
+        """Accepts a new object (the caller has looked that the name is free) and sets its resourceVersion.
+
+        `rest` are its bytes behind metadata, where the caller has them."""
+        return self._accept(ADDED, tree, None, held, rest=rest)
 
     def update(
         self,
@@ -282,12 +284,15 @@ class Collection:
         kept: Mapping[str, msgspec.Raw] = NOTHING_KEPT,
         fields: tuple[str, ...] | None = None,
         counts: bool = True,
+        rest: bytes = b"",
     ) -> Write:
         store = self.store
         version = store.version = store.version + 1
         metadata = tree["metadata"]
         metadata["resourceVersion"] = str(version)
-        if kept:
+        if rest:
+            data = b'{"metadata":%b,%b' % (encode(metadata), rest)
+        elif kept:
             data = encode({**kept, **tree})
         else:
             data = encode(tree if next(iter(tree)) == "metadata" else {"metadata": metadata, **tree})

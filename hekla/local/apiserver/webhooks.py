@@ -130,6 +130,12 @@ class Chain:
         """The webhooks that are to be asked.  Raises what the client sees of a condition that cannot be evaluated."""
         return [pair for pair in self._chosen(attributes) if self._meant(*pair, attributes, authorizer)]
 
+    def surely(self, attributes: Attributes) -> list[tuple[Hook, Resource]] | None:
+        """The webhooks that are asked about such an object whatever it holds; None where its labels or a condition decide."""
+        if any(hook.object_selector or hook.conditions.entries or hook.unusable for hook, _ in self._by_rule(attributes)):
+            return None
+        return self._chosen(attributes)
+
     def _meant(self, hook: Hook, matched: Resource, attributes: Attributes, authorizer: Authorizer) -> bool:
         if not hook.conditions.entries and not hook.unusable:
             return True
@@ -244,7 +250,7 @@ class Webhooks:
             raise bad_request(f'admission webhook "{hook.name}" does not support dry run')
         started = time.perf_counter()
         kind = hook.kind
-        reviewer = self.inside.get(hook.client_config.get("url") or "") if self.inside else None
+        reviewer = self.reviewer(hook)
         try:
             if reviewer is not None:
                 response = await self._inside(reviewer, matched, attributes)
@@ -272,6 +278,14 @@ class Webhooks:
             raise denied(hook.name, response.status or {})
         return response
 
+    def reviewer(self, hook: Hook) -> Reviewer | None:
+        """Who answers for a webhook inside this process."""
+        return self.inside.get(hook.client_config.get("url") or "") if self.inside else None
+
+    def spared(self, hook: Hook, attributes: Attributes) -> None:
+        """Counts a webhook whose answer is known."""
+        self._count(hook, attributes, 200, False, time.perf_counter())
+
     def _count(self, hook: Hook, attributes: Attributes, code: int, rejected: bool, started: float) -> None:
         key = (hook.name, hook.kind, attributes.operation, code, rejected)
         durations = self.calls.get(key)
@@ -281,6 +295,12 @@ class Webhooks:
 
     async def _inside(self, reviewer: Reviewer, matched: Resource, attributes: Attributes) -> Response:
         """Asks a function of this process, as a webhook would be asked."""
+        settled = attributes.settled if matched is attributes.resource else None
+        if settled is not None:
+            if not reviewer.settled(attributes.object or {}):
+                settled = None
+            elif reviewer in settled:
+                return Inside(allowed=True)
         await convert_views(matched, attributes)
         kind = matched.kind
         try:
@@ -295,6 +315,8 @@ class Webhooks:
         except Exception as error:  # whatever broke in it, the webhook's failure policy says what becomes of the request
             log.exception("the review of %s failed", kind.kind)
             raise Unreachable(f"failed to call webhook: {type(error).__name__}: {error}") from error
+        if settled is not None and allowed and not operations:
+            settled.add(reviewer)
         return Inside(allowed=allowed, status=None if allowed else {"message": message, "metadata": {}}, operations=operations)
 
     async def _exchange(self, hook: Hook, matched: Resource, attributes: Attributes, uid: str) -> Response:

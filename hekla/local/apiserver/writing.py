@@ -20,6 +20,7 @@ from hekla.local.apiserver.call import Call, read_body
 from hekla.local.apiserver.forms import wanted
 from hekla.local.apiserver.fresh import generated_name, new_uid, now
 from hekla.local.apiserver.kind import FieldError, Json, Kind
+from hekla.local.apiserver.moulds import Body, Lesson, Mould, Moulds, in_order, note, read_metadata
 from hekla.local.apiserver.narrow import NARROW
 from hekla.local.apiserver.objects import names, ownership
 from hekla.local.apiserver.objects.gowords import quoted
@@ -54,6 +55,7 @@ class Writer:
         self.store = store
         self.registry = registry
         self.admission = admission
+        self.moulds = Moulds(store, registry, admission)
 
     # --- create ---------------------------------------------------------------------------------------------------------
 
@@ -61,12 +63,47 @@ class Writer:
         route = call.route
         if route.kind.namespaced and not route.namespace:
             raise method_not_allowed()
+        found = self.moulds.find(call)
+        lesson: Lesson | None = None
+        if isinstance(found, Lesson):
+            lesson = found
+        elif found is not None:
+            row = await self.cast(call, found)
+            if row is not None:
+                return self.answer(call, 201, row, {})
         tree = read_body(call)
-        return await self.create_tree(call, call.resource, route.namespace, tree)
+        return await self.create_tree(call, call.resource, route.namespace, tree, lesson)
 
-    async def create_tree(self, call: Call, resource: Resource, namespace: str, tree: Json) -> Response:
-        row, tree = await self.add(call, resource, namespace, tree, read=True)
+    async def create_tree(self, call: Call, resource: Resource, namespace: str, tree: Json, lesson: Lesson | None = None) -> Response:
+        row, tree = await self.add(call, resource, namespace, tree, read=True, lesson=lesson)
         return await self.shown(call, 201, row, tree)
+
+    async def cast(self, call: Call, body: Body) -> Row | None:
+        """Creates an object whose like was made before; None where the long way must be gone."""
+        resource, namespace, mould = call.resource, call.route.namespace, body.mould
+        kind, admission = resource.kind, self.admission
+        metadata = read_metadata(body.metadata)
+        if metadata is None:
+            return None
+        named = "namespace" in metadata
+        self._place(kind, metadata, namespace)
+        scope = scope_of(self.registry, resource, "")
+        held = self.store.book.created_alike(scope, metadata, mould.shape, Owner(call.manager, ownership.UPDATE, "", scope.version))
+        if held is None:
+            return None
+        if mould.again and not named:
+            metadata = in_order(metadata)
+        rest = mould.rest()
+        tree: Json = {"metadata": metadata, **decode(b"{" + rest)}
+        attributes = Attributes(call, resource, "CREATE", namespace, metadata.get("name") or "", tree, None)
+        admission.namespace_lifecycle(attributes)
+        if admission.webhooks is not None:
+            if admission.policies.mutating.wanted(attributes):
+                return None
+            note(admission.webhooks, attributes, mould)
+        attributes.settled = mould.settled
+        row, _ = await self._made(call, attributes, tree, held, mould=mould, rest=rest)
+        return row
 
     def answer(self, call: Call, status: int, row: Row | None, tree: Json) -> Response:
         """The written object; `tree` is it under dry run, when there is no row."""
@@ -85,6 +122,7 @@ class Writer:
         validate: bool = True,
         claimed: Shares | None = None,
         read: bool = False,
+        lesson: Lesson | None = None,
     ) -> tuple[Row | None, Json]:
         """Creates; the row is None under dry run.  `claimed` says who owns the fields where an apply creates; `read` says that the
         tree was decoded a moment ago, so that it holds no fields that the kind does not know."""
@@ -102,10 +140,33 @@ class Writer:
             held = self.store.book.created(scope, tree, Owner(call.manager, ownership.UPDATE, "", scope.version))
         else:
             held = self.store.book.compact(claimed)
+        if lesson is not None:
+            lesson.begin(self.store.book.shape_of(scope_of(self.registry, resource, ""), tree), metadata)
         attributes = Attributes(call, resource, "CREATE", namespace, metadata.get("name") or "", tree, None)
         tree = self.admission.mutate(attributes)
+        if lesson is not None:
+            lesson.asked(self.moulds.asked(attributes))
         if self.admission.mutating_webhooks(attributes):
             tree = await self.admission.call_mutating(attributes)
+        if lesson is not None:
+            lesson.mutated(call, tree)
+        return await self._made(call, attributes, tree, held, validate=validate, lesson=lesson)
+
+    async def _made(
+        self,
+        call: Call,
+        attributes: Attributes,
+        tree: Json,
+        held: Ownership,
+        *,
+        validate: bool = True,
+        lesson: Lesson | None = None,
+        mould: Mould | None = None,
+        rest: bytes = b"",
+    ) -> tuple[Row | None, Json]:
+        """Creates what admission has made; of what comes from a mould the spec is known to be right."""
+        resource, namespace = attributes.resource, attributes.namespace
+        kind, strategy = resource.kind, resource.kind.strategy
         missing, generated = self._name(kind, tree["metadata"])
         metadata = tree["metadata"]
         self._place(kind, metadata, namespace)
@@ -116,8 +177,12 @@ class Writer:
             metadata.pop(name, None)
         if strategy.generation:
             metadata["generation"] = 1
-        strategy.prepare_create(tree)
-        errors = list(strategy.validate_create(tree)) if validate else []
+        if mould is None:
+            strategy.prepare_create(tree)
+            errors = list(strategy.validate_create(tree)) if validate else []
+        else:
+            assert strategy.moulded is not None
+            errors = strategy.moulded.check(tree)
         why = refuse_name(kind, metadata["name"])
         if missing:
             errors = [NAMELESS, *(error for error in errors if error.field != "metadata.name")]
@@ -146,7 +211,11 @@ class Writer:
         self.admission.last_look(attributes)
         if call.dry_run:
             return None, with_owners(tree, held)
-        row = await self.stored(collection.create(stored, held))
+        if lesson is not None:
+            learned = lesson.learned(call, stored)
+            if learned is not None:
+                self.moulds.keep(lesson, learned)
+        row = await self.stored(collection.create(stored, held, rest))
         return row, tree
 
     def _place(self, kind: Kind, metadata: Json, namespace: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from hekla.local.apiserver.kind import Column, Decoded, FieldError, Json, Kind, Parts, Strategy, Subresource, nothing
+from hekla.local.apiserver.kind import Column, Decoded, FieldError, Json, Kind, Moulded, Parts, Strategy, Subresource, nothing
 from hekla.local.apiserver.objects import documents, protobuf, rules, schema, schema_errors, schema_rules, shapes, typecheck
 from hekla.local.apiserver.objects.columns import AGE, NAME, custom_column
 from hekla.local.apiserver.objects.decode import HEADER, JSON_TYPES, YAML_TYPES, summary, unsupported_media_type, without_nulls
@@ -73,6 +73,7 @@ def _kind(spec: Json, version: Json, stored: str) -> Kind:
             generation=True,
             unconditional_update=False,
             parts=Parts(behaviour.may_stay, behaviour.fill, behaviour.parts_fit),
+            moulded=Moulded(behaviour.may_be_moulded, behaviour.metadata_alone),
         ),
         decode=behaviour.decode,
         read_again=behaviour.read_again,
@@ -229,6 +230,15 @@ class _Rules:
         """The defaults alone, in what was decoded a moment ago."""
         if self._default is not None:
             self._default(tree)
+
+    def may_be_moulded(self) -> bool:
+        if not self._compiled:
+            self._compile()
+        return not self._has_rules and schema.bare(self._schema.get("properties", {}).get("metadata"))
+
+    @staticmethod
+    def metadata_alone(tree: Json) -> list[FieldError]:
+        return check_metadata(tree, bare_finalizers=True)
 
     def may_stay(self, subresource: str, kept: Collection[str]) -> bool:
         if not self._compiled:

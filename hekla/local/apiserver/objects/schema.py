@@ -523,6 +523,11 @@ def has_rules(schema: Any) -> bool:
     return False
 
 
+def bare(schema: Json | None) -> bool:
+    """Whether a schema says of objects no more than that they are such."""
+    return not schema or schema.keys() <= {"type", "description"}
+
+
 def never_apart(schema: Json) -> frozenset[str] | None:
     """Fields at the top that every write has to see: rules stand in them, or defaults for them.  None where a rule sees the whole."""
     if "x-kubernetes-validations" in schema:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from hekla.local.apiserver.fresh import now
-from hekla.local.apiserver.kind import FieldError, Parts, nothing
+from hekla.local.apiserver.kind import FieldError, Moulded, Parts, nothing
 from hekla.local.apiserver.objects.defaults import DEFAULTS
 from hekla.local.apiserver.objects.defaults.pod import first_status
 from hekla.local.apiserver.objects.validation import (
@@ -520,6 +520,11 @@ def _ends(new: Json, old: Json) -> bool:
     """Whether a pod ends (or begins) with this; one that has ended asks for nothing more."""
     phases = [(tree.get("status") or {}).get("phase") in ENDED for tree in (new, old)]
     return phases[0] != phases[1]
+
+
+def moulded(key: tuple[str, str]) -> Moulded | None:
+    """Of pods: their spec's defaults, first status and rules look at nothing else."""
+    return Moulded(lambda: True, metadata) if key == ("", "Pod") else None
 
 
 def default(key: tuple[str, str]) -> Callable[[Json], None]:
