@@ -85,9 +85,11 @@ async def test_pods_run_in_every_form(live: Cluster) -> None:
 
 
 async def test_the_node_says_what_its_pods_go_without(live: Cluster) -> None:
+    await live.create("bare", "true")
+    await live.phase("bare", "Succeeded")
     said = await goes_without(live)
     assert ("network of its own" in said) == (form(live) != "auto")
-    assert ("private view of the files" in said) == (form(live) == "none" or not live_namespaces(live, "hello"))
+    assert ("private view of the files" in said) == (form(live) == "none" or not live_namespaces(live, "bare"))
 
 
 async def test_addresses_are_each_pods_own(live: Cluster) -> None:

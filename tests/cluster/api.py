@@ -28,8 +28,8 @@ MERGE, STRATEGIC, JSON_PATCH, APPLY = (
     "application/merge-patch+json", "application/strategic-merge-patch+json", "application/json-patch+json", "application/apply-patch+yaml",
 )  # fmt: skip
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
-PATIENCE = 10.0
-"""Seconds: T of the checklist."""
+PATIENCE = 60.0
+"""Seconds: T of the checklist, a bound for what is stuck.  It is long, since whoever runs the checklist may have other things to do."""
 
 
 class Answer:
@@ -178,7 +178,7 @@ class Api:
             raise AssertionError(f"still there after {seconds} s: {self.get(path)}") from None
 
     @contextmanager
-    def watch(self, path: str, *, accept: str = "", timeout: float = 20.0, **query: Any) -> Iterator[Watched]:
+    def watch(self, path: str, *, accept: str = "", timeout: float = PATIENCE, **query: Any) -> Iterator[Watched]:
         connection = self.connect(timeout)
         headers = {**self.more, **({"Accept": accept} if accept else {})}
         connection.request("GET", with_query(path, {"watch": "true", **query}), headers=headers)

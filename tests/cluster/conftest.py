@@ -165,13 +165,13 @@ class Kubectl:
         self.program = program
         self.common = [f"--kubeconfig={kubeconfig}", f"--cache-dir={cache}"]
 
-    def run(self, *arguments: str, stdin: str | None = None, timeout: float = 60.0) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, stdin: str | None = None, timeout: float = 90.0) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [self.program, *self.common, *arguments], input=stdin, stdin=subprocess.DEVNULL if stdin is None else None,
             capture_output=True, text=True, timeout=timeout, check=False,
         )  # fmt: skip
 
-    def __call__(self, *arguments: str, stdin: str | None = None, timeout: float = 60.0) -> str:
+    def __call__(self, *arguments: str, stdin: str | None = None, timeout: float = 90.0) -> str:
         """What it printed; fails the test when it fails."""
         done = self.run(*arguments, stdin=stdin, timeout=timeout)
         assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.returncode}\n{done.stdout}\n{done.stderr}"

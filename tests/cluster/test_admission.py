@@ -187,7 +187,7 @@ def test_item_111_a_validating_policy_denies(api: Api, alone: Namespace, policie
     name = policies.add(
         "validating", {"validations": [{"expression": "object.data.a == 'good'", "message": "not good"}]}, {"validationActions": ["Deny"]}
     )
-    answer = eventually(lambda: _denied(api, alone), 4)
+    answer = eventually(lambda: _denied(api, alone))
     text = f"ValidatingAdmissionPolicy '{name}' with binding '{name}' denied request: not good"
     assert (answer.status, answer.reason) == (422, "Invalid")
     assert answer.message.startswith('configmaps "bad-') and answer.message.endswith(f'" is forbidden: {text}')
@@ -195,7 +195,7 @@ def test_item_111_a_validating_policy_denies(api: Api, alone: Namespace, policie
     answer = api.post(alone.path("configmaps"), {"metadata": {"name": "empty"}})
     assert answer.message.endswith("denied request: expression 'object.data.a == 'good'' resulted in error: no such key: data")
     api.delete(policies.made[0])
-    eventually(lambda: _denied(api, alone) is None, 4)
+    eventually(lambda: _denied(api, alone) is None)
 
 
 def test_item_111_a_validating_policy_warns(api: Api, alone: Namespace, policies: Policies) -> None:
@@ -206,7 +206,7 @@ def test_item_111_a_validating_policy_warns(api: Api, alone: Namespace, policies
         assert answer.status == 201
         return answer.warnings
 
-    (warning,) = eventually(warned, 4)
+    (warning,) = eventually(warned)
     assert warning == f"299 - \"Validation failed for ValidatingAdmissionPolicy '{name}' with binding '{name}': mind\""
 
 
@@ -225,7 +225,7 @@ def test_item_111_parameters_of_a_policy(api: Api, alone: Namespace, policies: P
         answer = _denied(api, alone)
         return answer is not None and bool(answer.message.endswith("denied request: say good"))
 
-    eventually(said, 6)
+    eventually(said)
     assert api.post(alone.path("configmaps"), objects.config_map("fine", {"a": "good"})).status == 201
 
 
@@ -264,14 +264,14 @@ def test_item_112_mutating_policies(api: Api, alone: Namespace, policies: Polici
         made = api.create(alone.path("configmaps"), {"metadata": {"generateName": "m-"}})
         return made if made["metadata"].get("labels") else None
 
-    made = eventually(changed, 4)
+    made = eventually(changed)
     assert made["metadata"]["labels"] == {"added": "yes"} and made["data"] == {"label": "yes"}
 
 
 def test_item_112_a_patch_that_does_not_fit(api: Api, alone: Namespace, policies: Policies) -> None:
     patch = {"patchType": "JSONPatch", "jsonPatch": {"expression": '[JSONPatch{op: "remove", path: "/zz"}]'}}
     name = policies.add("mutating", {"reinvocationPolicy": "Never", "mutations": [patch]}, {})
-    answer = eventually(lambda: _denied(api, alone), 4)
+    answer = eventually(lambda: _denied(api, alone))
     assert (answer.status, answer.reason) == (403, "Invalid")
     assert answer.message == (
         f"policy '{name}' with binding '{name}' denied request: JSON Patch: error in remove for path: '/zz': "

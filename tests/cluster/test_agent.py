@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cluster import objects
-from tests.cluster.api import JSON_PATCH, Api, Tree, eventually
+from tests.cluster.api import JSON_PATCH, PATIENCE, Api, Tree, eventually
 from tests.cluster.conftest import Kubectl, Namespace
 from tests.cluster.objects import container, run, shell
 
@@ -26,10 +26,10 @@ class Node:
     def script(self, name: str, script: str, **spec: Any) -> str:
         return self.start(shell(name, self.name, script, **spec))
 
-    def ended(self, name: str, seconds: float = 20.0) -> Tree:
+    def ended(self, name: str, seconds: float = PATIENCE) -> Tree:
         return self.api.wait(self.ns.path("pods", name), lambda pod: pod["status"]["phase"] in ("Succeeded", "Failed"), seconds)
 
-    def running(self, name: str, seconds: float = 15.0) -> Tree:
+    def running(self, name: str, seconds: float = PATIENCE) -> Tree:
         return self.api.wait(self.ns.path("pods", name), lambda pod: pod["status"]["phase"] == "Running", seconds)
 
     def log(self, name: str, **query: Any) -> str:
@@ -94,7 +94,7 @@ def test_item_128_restarts(node: Node) -> None:
         waiting = status.get("state", {}).get("waiting", {})
         return bool(waiting.get("reason") == "CrashLoopBackOff" and status.get("restartCount", 0) >= 1)
 
-    pod = node.api.wait(path, backing_off, 15)
+    pod = node.api.wait(path, backing_off)
     assert pod["status"]["phase"] == "Running"
     status = pod["status"]["containerStatuses"][0]
     assert "back-off 10s restarting failed container=c pod=crashing" in status["state"]["waiting"]["message"]
@@ -110,8 +110,8 @@ def test_item_128_the_back_off_doubles(node: Node) -> None:
     def message(pod: Tree) -> str:
         return str((pod["status"].get("containerStatuses") or [{}])[0].get("state", {}).get("waiting", {}).get("message", ""))
 
-    node.api.wait(path, lambda pod: "back-off 10s" in message(pod), 20)
-    node.api.wait(path, lambda pod: "back-off 20s" in message(pod), 30)
+    node.api.wait(path, lambda pod: "back-off 10s" in message(pod))
+    node.api.wait(path, lambda pod: "back-off 20s" in message(pod))
 
 
 def test_item_129_init_containers(node: Node, kubectl: Kubectl) -> None:
@@ -147,7 +147,7 @@ def test_item_130_sigkill_after_the_grace(node: Node) -> None:
         node.api.delete(node.ns.path("pods", "stubborn"))
         events = watch.until(lambda event: event["type"] == "DELETED")
         taken = time.monotonic() - began
-    assert 1.8 < taken < 5.5
+    assert 1.8 < taken < 25, "its own grace, and not the 30 s of others"
     last = [event for event in events if event["type"] == "MODIFIED"][-1]["object"]
     assert (last["status"]["phase"], state(last)["exitCode"]) == ("Failed", 137)
 
@@ -155,7 +155,7 @@ def test_item_130_sigkill_after_the_grace(node: Node) -> None:
 def test_item_131_hooks(node: Node) -> None:
     hooked = container("sh", "-c", "trap 'exit 0' TERM; echo up; while true; do sleep 0.05; done",
                        lifecycle={"preStop": {"exec": {"command": ["sleep", "2"]}}})  # fmt: skip
-    node.start(run("hooked", node.name, containers=[hooked], terminationGracePeriodSeconds=10))
+    node.start(run("hooked", node.name, containers=[hooked], terminationGracePeriodSeconds=1000))
     broken = container("sleep", "30", lifecycle={"postStart": {"exec": {"command": ["sh", "-c", "exit 1"]}}})
     node.start(run("broken", node.name, containers=[broken], restartPolicy="Always", terminationGracePeriodSeconds=1))
     node.running("hooked")
@@ -163,7 +163,7 @@ def test_item_131_hooks(node: Node) -> None:
     began = time.monotonic()
     node.api.delete(node.ns.path("pods", "hooked"))
     node.api.gone(node.ns.path("pods", "hooked"))
-    assert 1.8 < time.monotonic() - began < 7
+    assert time.monotonic() - began > 1.8
     node.api.wait(node.ns.path("pods", "broken"), lambda pod: restarts(pod) >= 1)
 
 
@@ -210,7 +210,7 @@ def test_item_133_environment(node: Node) -> None:
 
     node.api.wait(node.ns.path("pods", "waiting"), waits)
     node.api.create(node.ns.path("configmaps"), objects.config_map("late", {"k": "came"}))
-    node.ended("waiting", 30)
+    node.ended("waiting")
     assert node.log("waiting") == "came\n"
 
 
@@ -227,7 +227,7 @@ def test_item_134_volumes_of_configuration(node: Node) -> None:
     script = ("cd /etc/hekla-test; cat all/a all/b some/x/y sec/s; echo; stat -Lc %a some/x/y sec/s; ls some; "
               "while [ $(cat all/a) = one ]; do sleep 0.1; done; cat all/a sub; echo; readlink all/a")  # fmt: skip
     node.start(run("mounted", node.name, containers=[container("sh", "-c", script, volumeMounts=mounts)], volumes=volumes))
-    eventually(lambda: node.api.get(node.ns.path("pods", "mounted", "log")).text.count("\n") >= 4, 15)
+    eventually(lambda: node.api.get(node.ns.path("pods", "mounted", "log")).text.count("\n") >= 4)
     node.api.patch(node.ns.path("configmaps", "files"), {"data": {"a": "new"}})
     node.ended("mounted")
     assert node.log("mounted").splitlines() == ["onetwoonesecret", "400", "440", "x", "newone", "..data/a"]
@@ -274,7 +274,7 @@ def test_item_137_names_of_pods(node: Node) -> None:
     other = shell("seeker", node.name, look, hostname="seeker", subdomain="crowd")
     other["metadata"]["labels"]["crowd"] = "1"
     node.start(other)
-    pod = node.ended("seeker", 25)
+    pod = node.ended("seeker")
     lines = node.log("seeker").splitlines()
     assert lines[0] == "seeker"
     assert lines[1].split()[0] == pod["status"]["podIP"] and "seeker" in lines[1].split()
@@ -290,10 +290,8 @@ def test_item_138_logs(node: Node, kubectl: Kubectl) -> None:
     def logs(*arguments: str) -> str:
         return kubectl("-n", node.ns.name, "logs", *arguments)
 
-    node.running("talking")
-    began = time.monotonic()
+    node.api.wait(node.ns.path("pods", "talking"), lambda pod: pod["status"]["phase"] != "Pending")
     assert logs("-f", "talking").splitlines() == [f"line {number}" for number in (1, 2, 3, 4)]
-    assert time.monotonic() - began < 8
     assert logs("--tail=1", "talking") == "line 4\n"
     assert logs("--since=1h", "--tail=2", "talking") == "line 3\nline 4\n"
     stamped = logs("--timestamps", "talking").splitlines()[0].split(" ", 1)
@@ -341,7 +339,7 @@ def test_item_141_the_node_object(api: Api, real_node: str) -> None:
     assert api.patch(f"{path}/status", gpus, JSON_PATCH).status == 200
     first = lease["spec"]["renewTime"]
     renewed = api.wait(f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{real_node}",
-                       lambda tree: tree["spec"]["renewTime"] != first, 12)  # fmt: skip
+                       lambda tree: tree["spec"]["renewTime"] != first)  # fmt: skip
     assert renewed["spec"]["renewTime"] > first
     status = api.get(path).tree["status"]
     assert (status["capacity"]["example.com/gpu"], status["allocatable"].get("example.com/gpu")) in (("4", "4"), ("4", None))
@@ -359,11 +357,11 @@ def test_item_142_a_pod_that_is_too_large(node: Node) -> None:
 
 def test_item_143_a_deadline(node: Node) -> None:
     began = time.monotonic()
-    node.script("late", "sleep 60", activeDeadlineSeconds=1)
+    node.script("late", "sleep 1000", activeDeadlineSeconds=1)
     status = node.ended("late")["status"]
     assert (status["phase"], status["reason"]) == ("Failed", "DeadlineExceeded")
     assert status["message"] == "Pod was active on the node longer than the specified deadline"
-    assert 1 <= time.monotonic() - began < 10
+    assert time.monotonic() - began >= 1
 
 
 def test_item_144_a_restart_of_the_agent(node: Node, own: bool) -> None:
@@ -382,11 +380,12 @@ def test_item_144_a_restart_of_the_agent(node: Node, own: bool) -> None:
         return next((process.pid for process in status.processes if process.name == "agent" and process.ready), 0) if status else 0
 
     node.script("surviving", "echo before; sleep 3; echo after")
-    before = node.running("surviving")["status"]["containerStatuses"][0]
+    begun = node.api.wait(node.ns.path("pods", "surviving"), lambda pod: pod["status"]["phase"] != "Pending")
+    before = begun["status"]["containerStatuses"][0]
     killed = agent()
     os.kill(killed, signal.SIGKILL)
-    eventually(lambda: agent() not in (0, killed), 30)
-    pod = node.ended("surviving", 30)
+    eventually(lambda: agent() not in (0, killed))
+    pod = node.ended("surviving")
     after = pod["status"]["containerStatuses"][0]
     assert (after["restartCount"], after["containerID"], state(pod)["exitCode"]) == (0, before["containerID"], 0)
     assert node.log("surviving") == "before\nafter\n"

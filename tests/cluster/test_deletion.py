@@ -135,7 +135,7 @@ def test_item_060_a_namespace_empties_before_it_goes(api: Api, new_ns: Callable[
     api.gone(f"{toy_path}/in-it")
     assert api.get(path).tree["status"]["phase"] == "Terminating"
     api.patch(doomed.path("configmaps", "stubborn"), {"metadata": {"finalizers": None}})
-    api.gone(path, 20)
+    api.gone(path)
 
 
 def test_item_061_the_default_namespace_stays(api: Api) -> None:

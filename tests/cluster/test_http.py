@@ -179,7 +179,7 @@ def test_item_014_apply_twice(kubectl: Kubectl, ns: Namespace, tmp_path: Any) ->
     try:
         first = kubectl("-n", ns.name, "apply", "-f", str(tmp_path / "all.yaml"))
         assert len(re.findall(" created$", first, re.M)) == 3, first
-        kubectl("wait", "--for=condition=established", f"crd/toys.{group}", "--timeout=10s")
+        kubectl("wait", "--for=condition=established", f"crd/toys.{group}", "--timeout=60s")
         assert kubectl("-n", ns.name, "apply", "-f", str(tmp_path / "cr.yaml")) == f"toy.{group}/t created\n"
         for file, count in (("all.yaml", 3), ("cr.yaml", 1)):
             again = kubectl("-n", ns.name, "apply", "-f", str(tmp_path / file))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster import objects
-from tests.cluster.api import Api, eventually
+from tests.cluster.api import PATIENCE, Api, eventually
 from tests.cluster.conftest import Kubectl, Namespace
 
 JOB = """
@@ -27,7 +27,7 @@ spec:
         nodeName: NODE
         restartPolicy: Never
         containers:
-        - {name: c, image: busybox, command: [sh, -c, "echo hello; sleep 2; echo bye"]}
+        - {name: c, image: busybox, command: [sh, -c, "echo hello; until [ -e /tmp/SAID ]; do sleep 0.1; done; echo bye"]}
 """
 
 
@@ -94,11 +94,14 @@ def test_get_wide(user: User) -> None:
 
 @pytest.mark.usefixtures("batch")
 def test_the_life_of_a_job(user: User, api: Api, ns: Namespace, real_node: str) -> None:
-    assert user("apply", "-f", "-", stdin=JOB.replace("NODE", real_node)) == "job.batch.volcano.sh/greeter created\n"
+    job = JOB.replace("NODE", real_node).replace("SAID", ns.name)
+    assert user("apply", "-f", "-", stdin=job) == "job.batch.volcano.sh/greeter created\n"
     pod = eventually(lambda: api.get(ns.path("pods", "greeter-t-0")).status == 200 and "greeter-t-0")
-    user("wait", "--for=jsonpath={.status.phase}=Running", f"pod/{pod}", "--timeout=20s")
-    assert user("logs", "-f", pod) == "hello\nbye\n"
-    user("wait", "--for=jsonpath={.status.state.phase}=Completed", "vcjob/greeter", "--timeout=20s")
+    user("wait", "--for=jsonpath={.status.phase}=Running", f"pod/{pod}", "--timeout=60s")
+    following = user.kubectl.start("-n", ns.name, "logs", "-f", pod)
+    user("exec", pod, "--", "touch", f"/tmp/{ns.name}")
+    assert following.communicate(timeout=PATIENCE)[0] == "hello\nbye\n"
+    user("wait", "--for=jsonpath={.status.state.phase}=Completed", "vcjob/greeter", "--timeout=60s")
     assert user.columns("vcjob") == ["NAME", "STATUS", "MINAVAILABLE", "RUNNINGS", "AGE"]
     assert user("get", "vcjob", "greeter").splitlines()[1].split()[:3] == ["greeter", "Completed", "1"]
     told = user("describe", "vcjob", "greeter")
@@ -137,7 +140,7 @@ def test_edits_by_apply(user: User, api: Api, ns: Namespace, tmp_path: Path) -> 
 def test_wait_for_deletion(user: User, api: Api, ns: Namespace) -> None:
     api.create(ns.path("configmaps"), objects.config_map("leaving", finalizers=["example.com/hold"]))
     user("delete", "configmap", "leaving", "--wait=false")
-    waiting = user.kubectl.start("-n", ns.name, "wait", "--for=delete", "configmap/leaving", "--timeout=20s")
+    waiting = user.kubectl.start("-n", ns.name, "wait", "--for=delete", "configmap/leaving", "--timeout=60s")
     api.patch(ns.path("configmaps", "leaving"), {"metadata": {"finalizers": None}})
     assert waiting.wait(20) == 0
 

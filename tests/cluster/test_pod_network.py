@@ -9,7 +9,7 @@ import pytest
 
 from tests.cluster import objects
 from tests.cluster.api import Api, Tree, eventually
-from tests.cluster.conftest import Namespace
+from tests.cluster.conftest import Kubectl, Namespace
 from tests.cluster.objects import container, run
 from tests.cluster.test_agent import Node, restarts, state
 
@@ -51,13 +51,13 @@ def server(node: Node, name: str, word: str, port: int, **spec: Any) -> str:
     pod = run(name, node.name, containers=[container("python3", "-c", SERVE, str(port), word, **probe)], **spec)
     pod["metadata"].setdefault("labels", {})["serves"] = name
     node.start(pod)
-    ready = node.api.wait(node.ns.path("pods", name), lambda pod: objects.condition(pod, "Ready").get("status") == "True", 20)
+    ready = node.api.wait(node.ns.path("pods", name), lambda pod: objects.condition(pod, "Ready").get("status") == "True")
     return str(ready["status"]["podIP"])
 
 
 def asked(node: Node, name: str, url: str) -> str:
     node.start(run(name, node.name, containers=[container("python3", "-c", ASK, url)]))
-    node.ended(name, 25)
+    node.ended(name)
     return node.log(name).strip()
 
 
@@ -95,19 +95,19 @@ def test_item_135_the_api_server_is_reached_from_within(node: Node) -> None:
 def test_item_131_a_pause_before_the_end(node: Node) -> None:
     resting = container("sh", "-c", "trap 'exit 0' TERM; echo up; while true; do sleep 0.05; done",
                         lifecycle={"preStop": {"sleep": {"seconds": 2}}})  # fmt: skip
-    node.start(run("resting", node.name, containers=[resting], terminationGracePeriodSeconds=10))
+    node.start(run("resting", node.name, containers=[resting], terminationGracePeriodSeconds=1000))
     node.running("resting")
     eventually(lambda: "up" in node.log("resting"))
     began = time.monotonic()
     node.api.delete(node.ns.path("pods", "resting"))
     node.api.gone(node.ns.path("pods", "resting"))
-    assert 1.8 < time.monotonic() - began < 7
+    assert time.monotonic() - began > 1.8
 
 
-def test_item_132_an_unready_pod_leaves_its_service(node: Node, api: Api, ns: Namespace) -> None:
+def test_item_132_an_unready_pod_leaves_its_service(node: Node, api: Api, ns: Namespace, kubectl: Kubectl) -> None:
     api.create(ns.path("services"), {"metadata": {"name": "fit"}, "spec": {"selector": {"app": "fit"}, "ports": [{"port": 80}]}})
     probe = {"exec": {"command": ["sh", "-c", "test -e /tmp/$HOSTNAME.fit"]}, "periodSeconds": 1, "failureThreshold": 1}
-    script = "touch /tmp/$HOSTNAME.fit; sleep 4; rm /tmp/$HOSTNAME.fit; sleep 30"
+    script = "touch /tmp/$HOSTNAME.fit; sleep 1000"
     pod = run("fit", node.name, containers=[container("sh", "-c", script, readinessProbe=probe)])
     pod["metadata"]["labels"] = {"app": "fit"}
     node.start(pod)
@@ -116,8 +116,9 @@ def test_item_132_an_unready_pod_leaves_its_service(node: Node, api: Api, ns: Na
         tree = api.get(ns.path("endpoints", "fit")).tree
         return [address for subset in tree.get("subsets") or [] for address in subset.get(which) or []]
 
-    eventually(lambda: addresses("addresses"), 15)
-    eventually(lambda: addresses("notReadyAddresses") and not addresses("addresses"), 15)
+    eventually(lambda: addresses("addresses"))
+    kubectl("-n", ns.name, "exec", "fit", "--", "sh", "-c", "rm /tmp/$HOSTNAME.fit")
+    eventually(lambda: addresses("notReadyAddresses") and not addresses("addresses"))
 
 
 def test_item_136_an_empty_directory_that_grows_too_large(node: Node) -> None:
@@ -141,7 +142,7 @@ def test_item_134_a_sub_path_stays_inside(node: Node) -> None:
         waiting = (pod["status"].get("containerStatuses") or [{}])[0].get("state", {}).get("waiting", {})
         return bool(waiting.get("reason") == "CreateContainerConfigError")
 
-    node.api.wait(node.ns.path("pods", "escaping"), refused, 20)
+    node.api.wait(node.ns.path("pods", "escaping"), refused)
 
 
 def test_item_133_services_in_the_environment(node: Node, api: Api, ns: Namespace) -> None:

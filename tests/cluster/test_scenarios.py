@@ -95,15 +95,15 @@ class Story:
         self.api.delete(self.ns.path(JOBS))
         for text in reversed(self.applied):
             self.kubectl.run("-n", self.ns.name, "delete", "--ignore-not-found", "--wait=false", "-f", "-", stdin=text)
-            eventually(lambda: not self.api.get(self.ns.path(JOBS)).names, 20)
+            eventually(lambda: not self.api.get(self.ns.path(JOBS)).names)
             self.api.delete(self.ns.path("pods"), gracePeriodSeconds=0)
         self.applied.clear()
 
     def pods(self, phase: str = "") -> list[Tree]:
         return [pod for pod in self.api.get(self.ns.path("pods")).tree["items"] if not phase or pod["status"]["phase"] == phase]
 
-    def phase_reaches(self, job: str, phase: str, seconds: float = 20) -> Tree:
-        return self.api.wait(self.ns.path(JOBS, job), lambda tree: tree.get("status", {}).get("state", {}).get("phase") == phase, seconds)
+    def phase_reaches(self, job: str, phase: str) -> Tree:
+        return self.api.wait(self.ns.path(JOBS, job), lambda tree: tree.get("status", {}).get("state", {}).get("phase") == phase)
 
     def group(self, job: str) -> Tree:
         return next((group for group in self.api.get(self.ns.path(GROUPS)).tree["items"] if group["metadata"]["name"].startswith(job)), {})
@@ -118,8 +118,10 @@ def story(api: Api, kubectl: Kubectl, new_ns: Any) -> Iterator[Story]:
 
 def test_01_hello(story: Story, real_node: str) -> None:
     there = f"          nodeSelector: {{kubernetes.io/hostname: {real_node}}}\n          containers:"  # fake pods have no logs
-    story.apply("01-hello-job.yaml", lambda text: text.replace("sleep 300", "sleep 2").replace("          containers:", there))
+    wait = f"until [ -e /tmp/{story.ns} ]; do sleep 0.1; done"
+    story.apply("01-hello-job.yaml", lambda text: text.replace("sleep 300", wait).replace("          containers:", there))
     story.phase_reaches("hello-volcano-job", "Running")
+    story.kubectl("-n", story.ns.name, "exec", "hello-volcano-job-mytask-0", "--", "touch", f"/tmp/{story.ns}")
     story.phase_reaches("hello-volcano-job", "Completed")
     assert story.kubectl("-n", story.ns.name, "logs", "hello-volcano-job-mytask-0") == "Hello Volcano!\n"
 
@@ -139,7 +141,7 @@ def test_02_two_queues_share_one_to_two(story: Story, api: Api) -> None:
     def shares() -> Counter[str]:
         return Counter(pod["metadata"]["name"].split("-")[1] for pod in story.pods("Running"))
 
-    eventually(lambda: shares() == {"a": 2, "b": 4}, 30)
+    eventually(lambda: shares() == {"a": 2, "b": 4})
     steadily(lambda: shares() == {"a": 2, "b": 4}, 1)
 
 
@@ -149,7 +151,7 @@ def test_03_a_gang_that_does_not_fit(story: Story, room: Callable[..., str]) -> 
     room(cpu="20")
     story.apply("02-weighted-queues.yaml")
     story.apply("03-gang-too-big.yaml")
-    group = eventually(lambda: (found := story.group("job-gang")) and found.get("status", {}).get("conditions") and found, 20)
+    group = eventually(lambda: (found := story.group("job-gang")) and found.get("status", {}).get("conditions") and found)
     assert group["status"]["phase"] in ("Pending", "Inqueue")
     reason = " ".join(condition.get("message", "") for condition in group["status"]["conditions"])
     assert "cpu" in reason or "resource" in reason, reason
@@ -157,7 +159,7 @@ def test_03_a_gang_that_does_not_fit(story: Story, room: Callable[..., str]) -> 
     story.undo()
     story.apply("02-weighted-queues.yaml")
     story.apply("03-gang-too-big.yaml", lambda text: text.replace("minAvailable: 20", "minAvailable: 4"))
-    eventually(lambda: len(story.pods("Running")) >= 4, 20)
+    eventually(lambda: len(story.pods("Running")) >= 4)
     assert len(story.pods("Running")) <= 5
 
 
@@ -174,7 +176,7 @@ def test_04_a_task_after_another(story: Story, real_node: str) -> None:
         made.update((name, pod["metadata"]["creationTimestamp"]) for name, pod in pods.items())
         return phases.get(names[1]) == "Succeeded"
 
-    eventually(finished, 30)
+    eventually(finished)
     assert not any(exists for phase, exists in seen if phase != "Running" and phase != "Succeeded")
     assert made[names[1]] >= made[names[0]]
     story.phase_reaches("workflow-job", "Completed")
@@ -197,7 +199,7 @@ def second_queue(api: Api) -> Iterator[str]:
     api.create(QUEUES, {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": name}, "spec": {"weight": 1}})
     api.wait(f"{QUEUES}/{name}", lambda queue: queue.get("status", {}).get("state") == "Open")
     yield name
-    eventually(lambda: api.delete(f"{QUEUES}/{name}").status == 200, 20)  # once nothing of it is left
+    eventually(lambda: api.delete(f"{QUEUES}/{name}").status == 200)  # once nothing of it is left
 
 
 def test_07_elastic(story: Story, room: Callable[..., str], second_queue: str) -> None:
@@ -206,10 +208,10 @@ def test_07_elastic(story: Story, room: Callable[..., str], second_queue: str) -
 
     room(gpu="5")
     story.apply("07-elastic-job.yaml")
-    eventually(lambda: running("elastic-job") == 5, 20)
+    eventually(lambda: running("elastic-job") == 5)
     story.phase_reaches("elastic-job", "Running")
     room(gpu="5")
-    eventually(lambda: running("elastic-job") == 10, 20)
+    eventually(lambda: running("elastic-job") == 10)
 
     # Another queue wants its half: the extra pods go, and no more than those.
     other = yaml.safe_load((SCENARIOS / "07-elastic-job.yaml").read_text())
@@ -222,10 +224,10 @@ def test_07_elastic(story: Story, room: Callable[..., str], second_queue: str) -
         fewest = min(fewest, running("elastic-job"))
         return running("other-job") == 5
 
-    eventually(shared, 30)
+    eventually(shared)
     steadily(lambda: (running("elastic-job"), running("other-job")) == (5, 5), 1)
     assert fewest >= 5
     story.phase_reaches("elastic-job", "Running")
 
     story.api.delete(story.ns.path(JOBS, "other-job"))
-    eventually(lambda: running("elastic-job") == 10, 30)
+    eventually(lambda: running("elastic-job") == 10)

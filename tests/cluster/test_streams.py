@@ -60,7 +60,7 @@ def room(api: Api, ns: Namespace, kubectl: Kubectl, real_node: str) -> Room:
         container("sh", "-c", "sleep 600", name="side", restartPolicy="Always")])  # fmt: skip
     inside["spec"]["containers"][0]["env"] = [{"name": "COLOR", "value": "green"}]
     api.create(ns.path("pods"), inside)
-    api.wait(ns.path("pods", "room"), lambda tree: tree["status"]["phase"] == "Running", 20)
+    api.wait(ns.path("pods", "room"), lambda tree: tree["status"]["phase"] == "Running")
     return Room(api, ns, kubectl, "room")
 
 
@@ -195,7 +195,7 @@ def test_item_140_attach(room: Room, real_node: str) -> None:
     listener = shell("listener", real_node, "while read line; do echo heard $line; done; echo bye; exit 0")
     listener["spec"]["containers"][0].update(stdin=True, stdinOnce=True)
     room.api.create(room.ns.path("pods"), listener)
-    room.api.wait(room.ns.path("pods", "listener"), lambda tree: tree["status"]["phase"] == "Running", 15)
+    room.api.wait(room.ns.path("pods", "listener"), lambda tree: tree["status"]["phase"] == "Running")
     done = room.run("attach", "-i", "listener", stdin=b"one\ntwo\n")
     assert done.stdout == b"heard one\nheard two\nbye\n", done.stderr
     ended = room.api.wait(room.ns.path("pods", "listener"), lambda tree: tree["status"]["phase"] == "Succeeded")
@@ -208,7 +208,7 @@ def test_attach_shows_streams_apart_where_a_pod_keeps_them_so(room: Room, real_n
     listener["metadata"]["annotations"] = {"hekla.io/split-log-streams": "true"}
     listener["spec"]["containers"][0].update(stdin=True, stdinOnce=True)
     room.api.create(room.ns.path("pods"), listener)
-    room.api.wait(room.ns.path("pods", "apart"), lambda tree: tree["status"]["phase"] == "Running", 15)
+    room.api.wait(room.ns.path("pods", "apart"), lambda tree: tree["status"]["phase"] == "Running")
     done = room.run("attach", "-i", "apart", stdin=b"one\ntwo\n")
     assert done.stdout == b"heard one\nheard two\n", done.stderr
     assert done.stderr.endswith(b"seen one\nseen two\n")

@@ -6,12 +6,13 @@ import base64
 import json
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tests.cluster import objects
-from tests.cluster.api import Api, eventually
+from tests.cluster.api import PATIENCE, Api, eventually
 from tests.cluster.conftest import Namespace
 
 LABELLED = {"one": {"a": "x"}, "two": {"a": "y"}, "three": {"a": "5"}, "four": {"b": "z"}}
@@ -55,7 +56,8 @@ def test_item_064_label_selectors(api: Api, labelled: Namespace, selector: str, 
     assert set(api.get(labelled.path("secrets"), labelSelector=selector).names) == names
 
 
-def test_item_065_field_selectors(api: Api, ns: Namespace) -> None:
+def test_item_065_field_selectors(api: Api, new_ns: Callable[[], Namespace]) -> None:
+    ns = new_ns()
     api.create(ns.path("pods"), objects.pod("free"))
     api.create(ns.path("pods"), objects.pod("bound", nodeName="n1"))
     for kind, reason in (("Pod", "Failed"), ("Pod", "Other"), ("Node", "Failed")):
@@ -79,10 +81,8 @@ def test_item_066_versions_of_a_list(api: Api, labelled: Namespace) -> None:
     path = labelled.path("secrets")
     newest = api.get(path)
     assert api.get(path, resourceVersion="0").tree["items"] == newest.tree["items"]
-    began = time.monotonic()
     future = api.get(path, resourceVersion=str(int(newest.version) + 10**9))
     assert (future.status, future.cause_reasons) == (504, ["ResourceVersionTooLarge"])
-    assert time.monotonic() - began < 6
 
 
 def test_item_067_a_watch_misses_nothing(api: Api, ns: Namespace) -> None:
@@ -138,10 +138,12 @@ def test_item_070_binding_shows_a_pod_to_its_node(api: Api, ns: Namespace) -> No
 def test_item_071_a_watch_ends_with_a_bookmark(api: Api, labelled: Namespace) -> None:
     began = time.monotonic()
     # A server may send it two seconds before the end, and only if it has seen the collection change since.
-    newest = max(int(item["metadata"]["resourceVersion"]) for item in api.get(labelled.path("secrets")).tree["items"])
+    passing = api.create(labelled.path("secrets"), {"metadata": {"name": "passing"}})
+    api.delete(labelled.path("secrets", "passing"))
+    newest = passing["metadata"]["resourceVersion"]
     with api.watch(labelled.path("secrets"), timeoutSeconds=4, allowWatchBookmarks="true", resourceVersion=newest) as watch:
         events = watch.rest()
-    assert 3.5 < time.monotonic() - began < 6
+    assert time.monotonic() - began > 3.5
     assert events[-1]["type"] == "BOOKMARK" and int(events[-1]["object"]["metadata"]["resourceVersion"]) > 0
 
 
@@ -188,8 +190,8 @@ def test_item_076_versions_grow_over_restarts(api: Api, ns: Namespace, own: bool
     for era in (1, 2):
         before = server()
         os.kill(before, signal.SIGKILL)
-        eventually(lambda before=before: server() not in (0, before), 30)  # type: ignore[misc]
-        made = eventually(lambda era=era: _created(api, ns, f"era-{era}"), 20)  # type: ignore[misc]
+        eventually(lambda before=before: server() not in (0, before))  # type: ignore[misc]
+        made = eventually(lambda era=era: _created(api, ns, f"era-{era}"))  # type: ignore[misc]
         versions.append(made)
         with api.watch(ns.path("configmaps"), resourceVersion=str(versions[-2]), labelSelector="!storm") as watch:
             events = watch.until(lambda event, era=era: event["type"] == "ERROR" or event["object"]["metadata"]["name"] == f"era-{era}")
@@ -264,7 +266,7 @@ def test_item_077_a_killed_holder_is_replaced(api: Api, ns: Namespace) -> None:
             while not held:
                 await asyncio.sleep(0.1)
             tasks[held[0]].cancel()
-            deadline = time.monotonic() + 25
+            deadline = time.monotonic() + PATIENCE
             while len(held) < 2 and time.monotonic() < deadline:
                 await asyncio.sleep(0.1)
             for task in tasks.values():

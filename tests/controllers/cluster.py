@@ -28,7 +28,7 @@ from tests.apiserver_process import ApiServerProcess
 
 Tree = dict[str, Any]
 T = TypeVar("T")
-PATIENCE = 20.0
+PATIENCE = 60.0
 SERVED_IN = 60.0
 
 

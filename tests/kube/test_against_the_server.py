@@ -36,7 +36,7 @@ async def client(shared_apiserver: ApiServerProcess) -> AsyncIterator[Client]:
         yield client
 
 
-async def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 60) -> None:
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.01)

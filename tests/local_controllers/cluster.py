@@ -14,7 +14,7 @@ from hekla.api import core
 from hekla.kube import config
 from hekla.kube.client import Client
 from tests.apiserver_process import ApiServerProcess
-from tests.local_controllers.live import Json, eventually, new_namespace
+from tests.local_controllers.live import PATIENCE, Json, eventually, new_namespace
 
 __all__ = ["Controllers", "Json", "Kubelet", "client", "controllers", "eventually", "kubelet", "namespace", "server"]
 
@@ -32,14 +32,14 @@ class Controllers:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(PATIENCE)
 
     def restart(self) -> None:
         self.process = self._start()
 
     def stop(self) -> None:
         self.process.terminate()
-        self.process.wait(10)
+        self.process.wait(PATIENCE)
 
 
 @pytest.fixture(scope="module")

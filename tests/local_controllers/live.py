@@ -17,6 +17,8 @@ from hekla.kube.errors import Conflict, NotFound
 from tests.apiserver_process import ApiServerProcess
 
 Json = dict[str, Any]
+PATIENCE = 60.0
+"""Seconds for which a story waits on a machine that has other things to do: a bound for what is stuck."""
 
 
 @contextlib.contextmanager
@@ -38,7 +40,7 @@ def controllers(server: ApiServerProcess, *flags: str) -> Iterator[subprocess.Po
     finally:
         if process.poll() is None:
             process.terminate()
-            process.wait(10)
+            process.wait(PATIENCE)
 
 
 @contextlib.contextmanager
@@ -48,7 +50,7 @@ def cluster(directory: Path, *flags: str) -> Iterator[ApiServerProcess]:
         yield server
 
 
-async def eventually(look: Callable[[], Awaitable[Any]], seconds: float = 15.0) -> Any:
+async def eventually(look: Callable[[], Awaitable[Any]], seconds: float = PATIENCE) -> Any:
     """What `look` gives once it neither raises NotFound nor gives a falsehood."""
     deadline = time.monotonic() + seconds
     while True:

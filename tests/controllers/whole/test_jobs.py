@@ -48,16 +48,18 @@ def test_a_job_that_is_deleted_while_it_runs(place: Place) -> None:
 @pytest.mark.scenario("controllers", 5)
 @pytest.mark.scenario("controllers", 6)
 @pytest.mark.parametrize(
-    ("name", "command", "policies", "end"),
+    ("name", "code", "policies", "end"),
     [
-        ("well", "sleep 1; exit 0", [], "Completed"),
-        ("aborts", "sleep 1; exit 3", [on("PodFailed", "AbortJob")], "Aborted"),
-        ("terminates", "sleep 1; exit 3", [on("PodFailed", "TerminateJob")], "Terminated"),
-        ("unharmed", "sleep 1; exit 0", [on("PodFailed", "TerminateJob")], "Completed"),
+        ("well", 0, [], "Completed"),
+        ("aborts", 3, [on("PodFailed", "AbortJob")], "Aborted"),
+        ("terminates", 3, [on("PodFailed", "TerminateJob")], "Terminated"),
+        ("unharmed", 0, [on("PodFailed", "TerminateJob")], "Completed"),
     ],
 )
-def test_how_a_job_ends(place: Place, name: str, command: str, policies: list[Tree], end: str) -> None:
-    place.run(name, a_task("t", 1, command, cpu="1"), policies=policies)
+def test_how_a_job_ends(place: Place, name: str, code: int, policies: list[Tree], end: str) -> None:
+    place.run(name, a_task("t", 1, cpu="1"), policies=policies)
+    place.phase(name, "Running")
+    place.end(f"{name}-t-0", code)
     place.phase(name, end)
     history = place.history(name)
     assert history[:2] == ["Pending", "Running"] and history[-1] == end
@@ -167,13 +169,13 @@ def test_the_more_important_task_runs_first(place: Place) -> None:
 )
 def test_frameworks_by_their_plugins(place: Place, plugin: str, first: str, arguments: list[str]) -> None:
     ends = [on("TaskCompleted", "CompleteJob")]
-    if plugin == "mpi":  # the workers serve until the master is done
-        tasks = [a_task(first, 1, "sleep 2", policies=ends), a_task("worker", 2)]
-    else:
-        tasks = [a_task(first, 1, "sleep 2"), a_task("worker", 2, "sleep 2")]
-    place.run(plugin, *tasks, plugins={plugin: arguments})
+    serve = plugin == "mpi"  # the workers, until the master is done
+    place.run(plugin, a_task(first, 1, policies=ends if serve else []), a_task("worker", 2), plugins={plugin: arguments})
+    place.phase(plugin, "Running")
+    for pod in [f"{plugin}-{first}-0"] if serve else place.pods(plugin):
+        place.end(pod)
     place.phase(plugin, "Completed")
-    expected = ["Pending", "Running", "Completing", "Completed"] if plugin == "mpi" else ["Pending", "Running", "Completed"]
+    expected = ["Pending", "Running", "Completing", "Completed"] if serve else ["Pending", "Running", "Completed"]
     assert place.history(plugin) == expected
     place.remove(plugin)
 
