@@ -20,6 +20,7 @@ from hekla.engine.hypernodes import ROOT as CLUSTER
 from hekla.engine.nodes import Bools
 from hekla.engine.queues import Queue
 from hekla.engine.reasons import FitErrors, Reason
+from hekla.engine.refused import Refused
 from hekla.engine.statement import Operation, Placed, Statement
 from hekla.engine.tasks import QUEUE_GATE, Job, Status, SubJob, Task
 
@@ -414,6 +415,7 @@ def allocate_tasks(session: Session, queue: Queue, sub_job: SubJob, tasks: list[
     at = 0
     near = sub_job.topology is not None and session.tree.real
     domain = sub_job.allocated_domain
+    refused = Refused(session)
     while at < len(tasks):
         task = tasks[at]
         run = _run_length(tasks, at)
@@ -431,13 +433,18 @@ def allocate_tasks(session: Session, queue: Queue, sub_job: SubJob, tasks: list[
             at += 1
             continue
         if task.role and task.role in failed_roles:
-            skipped = FitErrors(0, base=f"Task {task.name} with role spec {task.role} has already predicated failed, skip")
             for one in tasks[at : at + run]:
-                job.fit_errors.setdefault(one.key, skipped)
+                skipped = f"Task {one.name} with role spec {one.role} has already predicated failed, skip"
+                job.fit_errors.setdefault(one.key, FitErrors(0, base=skipped))
             at += run
             continue
-        placed, errors, again = place(session, statement, tasks, at, allowed, scope)
+        left = refused.left(task, scope)
+        placed, errors, again = place(session, statement, tasks, at, allowed, left)
         at += placed
+        if errors is None and placed and not all_at_once:  # else each placement is an attempt of its own
+            refused.remember(task, tasks, at, scope)
+        elif errors is not None and left is not scope and not session.prefilter(task):
+            errors = session.hooks.pipeline.explain(session, task, scope)
         if near and placed:
             domain = session.tree.common(session.tree.leaf(task.row), domain)
         if placed and session.sub_job_ready(sub_job) and not (all_at_once and at < len(tasks) and (again or errors is None)):

@@ -16,6 +16,7 @@ from hekla.engine.bundles import Bundle, approved, bundles_of, in_order, needed,
 from hekla.engine.heap import Heap
 from hekla.engine.hypernodes import ROOT
 from hekla.engine.nodes import Bools, Rows
+from hekla.engine.refused import Refused
 from hekla.engine.resources import PODS, Amounts, add, empty
 from hekla.engine.spared import Search
 from hekla.engine.statement import Statement
@@ -220,14 +221,14 @@ def _promise(session: Session, job: Job, sub_job: SubJob, tasks: list[Task], dom
     """A node for every task of the sub-job, or none."""
     pipeline, queue = session.hooks.pipeline, session.queue_of(job)
     scope = session.nodes_of_domain(domain)
-    trial = session.statement()
-    for task in tasks:
+    trial, refused = session.statement(), Refused(session, evicting=True)
+    for at, task in enumerate(tasks, 1):
         found = None
         if session.allocatable(queue, task) and not session.prefilter(task):
             errors = job.fit_errors.get(task.key)
-            within = scope
+            within = refused.left(task, scope)
             if errors is not None and errors.unresolvable is not None and errors.unresolvable.any():
-                within = ~errors.unresolvable if scope is None else scope & ~errors.unresolvable
+                within = ~errors.unresolvable if within is None else within & ~errors.unresolvable
             candidates = pipeline.candidates(session, task, within)
             rows = candidates.idle if len(candidates.idle) else candidates.future
             if not len(rows):
@@ -238,6 +239,7 @@ def _promise(session: Session, job: Job, sub_job: SubJob, tasks: list[Task], dom
             trial.rollback()
             return None
         trial.pipeline(task, found, True)
+        refused.remember(task, tasks, at, scope)
     if session.sub_job_ready(sub_job) or session.sub_job_pipelined(sub_job):
         return trial
     trial.rollback()

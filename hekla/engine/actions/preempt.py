@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hekla.engine.heap import Heap
-from hekla.engine.nodes import Rows
+from hekla.engine.nodes import Bools, Rows
 from hekla.engine.spared import Hopeless, Search
 from hekla.engine.statement import Evicted, Statement
 from hekla.engine.tasks import PREEMPTABLE, Job, Task
@@ -101,6 +101,9 @@ class _Preemption:
         self.search = Search()
         """What the last claim met."""
         self.hopeless = Hopeless(session, "preemptable")
+        self.remembers = session.argument(REASON, "predicateErrorCacheEnable", True)
+        self.refused: dict[tuple[str, str], Bools] = {}
+        """Job and role -> nodes that refused one of its pods, whatever would help it: they are not asked again in this action."""
 
     def claim(self, statement: Statement, task: Task, wanted: Wanted) -> bool:
         """Promise the task a node, with the evictions that it takes; False where there is none."""
@@ -119,6 +122,11 @@ class _Preemption:
         session.metric("total_preemption_attempts", 1.0)
         job = task.job
         assert job is not None
+        if task.role and self.remembers and len(job.tasks) > 1:
+            known = self.refused.get((job.key, task.role))
+            if known is not None:
+                mask &= ~known
+            self.refused[job.key, task.role] = ~mask
         errors = job.fit_errors.get(task.key)
         if errors is not None and errors.unresolvable is not None:
             mask &= ~errors.unresolvable
