@@ -22,6 +22,7 @@ import yaml
 from hekla.api import core
 from hekla.local.agent.network.network import Network, ask, connect, end
 from tests.agent.live_cluster import NODE_NAME, PATIENCE, POD, Cluster, cluster, condition, container
+from tests.ports import free_port
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -179,9 +180,7 @@ async def test_the_files_of_names(live: Cluster) -> None:
 
 
 async def test_host_ports_node_ports_and_the_machines_network(live: Cluster) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     await serve(live, "ported", "through", 8080, c={"ports": [{"containerPort": 8080, "hostPort": port}]})
     assert await fetch("127.0.0.1", port) == b"through"
     spec = {"type": "NodePort", "selector": {"app": "ported"}, "ports": [{"port": 80, "targetPort": 8080}]}

@@ -28,7 +28,7 @@ from tests.kubernetes.clusters import working_cluster
 JOB, POD, NODE = batch.JOB.untyped, core.POD.untyped, core.NODE.untyped
 GROUP = scheduling.POD_GROUP.untyped
 NAMESPACE = "default"
-SETTLED = 30.0
+SETTLED = 60.0
 
 
 class Running:

@@ -8,7 +8,6 @@ import os
 import pty
 import select
 import signal
-import socket
 import subprocess
 import time
 import urllib.request
@@ -25,6 +24,7 @@ from cryptography.x509.oid import NameOID
 from tests.cluster.api import Api, Tree, eventually
 from tests.cluster.conftest import Kubectl, Namespace
 from tests.kubernetes import programs
+from tests.ports import free_port
 
 NEWEST = pytest.param("newest", marks=pytest.mark.timeout(programs.PATIENCE + 100))
 pytestmark = pytest.mark.slow  # what everybody does daily is in tests/cluster, in the default lane
@@ -327,9 +327,7 @@ def test_port_forward_to_a_service(user: Walker, api: Api, sleeper: str) -> None
 
 
 def test_proxy(user: Walker, sleeper: str) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     with user.started("proxy", f"--port={port}") as proxy:
         assert proxy.stdout is not None
         assert "Starting to serve" in proxy.stdout.readline()

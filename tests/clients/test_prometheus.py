@@ -6,7 +6,6 @@ It is the one of the Go module proxy, with Kubernetes' discovery, which packaged
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import urllib.request
 from collections.abc import Iterator
@@ -19,16 +18,11 @@ from tests.cluster.api import Api, eventually
 from tests.cluster.conftest import Namespace
 from tests.cluster.objects import shell
 from tests.kubernetes import programs
+from tests.ports import free_port
 
 ROLES = ("node", "pod", "service", "endpoints", "endpointslice", "ingress")
 BUILD_PATIENCE = 900.0
 """Seconds that the first build may take."""
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="module")

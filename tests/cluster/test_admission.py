@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from tests.cluster import hooks, objects
 from tests.cluster.api import Api, Tree, eventually
 from tests.cluster.conftest import Namespace
 from tests.cluster.hooks import Hook
+from tests.ports import free_port
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"
 CONFIG_MAPS = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["CREATE"]}
@@ -93,9 +93,7 @@ def test_item_108_a_denial(api: Api, ns: Namespace, hook: Hook, webhooks: Webhoo
 
 
 def test_item_108_an_unreachable_webhook(api: Api, ns: Namespace, hook: Hook, webhooks: Webhooks) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        nowhere = {"url": f"https://127.0.0.1:{free.getsockname()[1]}/x", "caBundle": hook.authority}
+    nowhere = {"url": f"https://127.0.0.1:{free_port()}/x", "caBundle": hook.authority}
     secrets = {**CONFIG_MAPS, "resources": ["secrets"]}
     webhooks.register("validating", "fails", secrets, clientConfig=nowhere, failurePolicy="Fail")
     answer = eventually(lambda: _refused(api, ns))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -75,12 +74,6 @@ class Processes:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _end_with_parent() -> None:

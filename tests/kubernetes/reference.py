@@ -24,7 +24,8 @@ from tests.admission.process import PATIENCE, in_force, install_kinds
 from tests.deploy import accounts
 from tests.deploy.accounts import grant
 from tests.kubernetes import programs
-from tests.kubernetes.processes import Processes, free_port
+from tests.kubernetes.processes import Processes
+from tests.ports import free_port
 
 SERVICES = "10.96.0.0/16"
 ISSUER = "https://kubernetes.default.svc.cluster.local"

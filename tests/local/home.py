@@ -115,7 +115,7 @@ def ask(own: Home, question: Callable[[Client], Any], name: str = "default") -> 
     return asyncio.run(run())
 
 
-def until(what: str, look: Callable[[], Any], seconds: float = 30.0) -> Any:
+def until(what: str, look: Callable[[], Any], seconds: float = 60.0) -> Any:
     """Looks until there is an answer."""
     deadline = time.monotonic() + seconds
     while not (seen := look()):

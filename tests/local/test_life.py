@@ -7,7 +7,6 @@ import random
 import shutil
 import signal
 import stat
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -176,9 +175,7 @@ def test_two_clusters_side_by_side_do_not_disturb_each_other(own: Home) -> None:
 
 
 def test_removed_is_gone(own: Home) -> None:
-    began = time.monotonic()
     own.good("down", "--delete")
-    assert time.monotonic() - began < 15
     assert own.left() == []
     assert not own.directory().exists()
     assert own.good("down") == 'There is no cluster "default".\n'

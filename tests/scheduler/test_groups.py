@@ -67,7 +67,7 @@ class Scene:
         return [one["phase"] for one in self.said]
 
     async def settle(self) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while self.groups.gathered or any(not task.done() for task in self.tasks):
                 await asyncio.sleep(0.002)
 

@@ -70,7 +70,7 @@ class Site:
     def stop(self, how: int = signal.SIGTERM) -> None:
         if self.process is not None:
             self.process.send_signal(how)
-            self.process.wait(20)
+            self.process.wait(60)
 
     async def node(self, name: str, cpu: str = "4", pool: str = "") -> str:
         size = {"cpu": cpu, "memory": "8Gi", "pods": "110"}
@@ -113,7 +113,7 @@ class Site:
             (one["reason"], one["message"]) for one in events if one.get("involvedObject", {}).get("name") == f"{self.name}-{about}"
         ]  # fmt: skip
 
-    async def until(self, true: Callable[[], Awaitable[bool]], what: str, seconds: float = 30) -> None:
+    async def until(self, true: Callable[[], Awaitable[bool]], what: str, seconds: float = 60) -> None:
         deadline = time.monotonic() + seconds
         while not await true():
             assert time.monotonic() < deadline, f"{what}; the scheduler says:\n{self.log.read_text()[-3000:]}"
@@ -136,7 +136,7 @@ async def client(kubeconfig: Path) -> AsyncIterator[Client]:
             except AlreadyExists:
                 break
         for kind in (scheduling.QUEUE, scheduling.POD_GROUP, topology.HYPER_NODE, shard.NODE_SHARD):
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while True:
                     try:
                         await made.list(kind.untyped, limit=1)
@@ -272,7 +272,7 @@ async def test_queues_are_made_where_they_are_missing(client: Client, there: lis
 async def test_the_first_cycle_waits_for_what_it_needs_and_no_longer(client: Client) -> None:
     state = State()
     feed = Feed(client, state)
-    await asyncio.wait_for(feed.start(), 20)
+    await asyncio.wait_for(feed.start(), 60)
     assert all(cache.has_synced for cache in feed.needed)
     for cache in feed.caches:
         await cache.stop()
@@ -291,7 +291,7 @@ async def test_a_stop_ends_the_waiting() -> None:
             assert not waiting.done()
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
-                await asyncio.wait_for(waiting, 5)
+                await asyncio.wait_for(waiting, 60)
             for cache in feed.caches:
                 await cache.stop()
 

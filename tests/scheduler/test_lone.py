@@ -236,7 +236,7 @@ async def test_it_runs_beside_an_api_server(apiserver: ApiServerProcess, tmp_pat
         status = {"allocatable": size, "capacity": size, "conditions": [{"type": "Ready", "status": "True", "reason": "Test"}]}
         for name in ("inside", "outside"):
             await client.create(core.NODE.untyped, {"metadata": {"name": name}, "status": status})
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while True:
                 try:
                     await client.create(shard.NODE_SHARD.untyped, {"metadata": {"name": NAME}, "spec": {"nodesDesired": ["inside"]}})
@@ -249,11 +249,11 @@ async def test_it_runs_beside_an_api_server(apiserver: ApiServerProcess, tmp_pat
             container = {"name": "main", "image": "pause", "resources": {"requests": {"cpu": "1"}}}
             body = {"metadata": {"name": "quick"}, "spec": {"schedulerName": NAME, "containers": [container]}}
             await client.create(core.POD.untyped, body, "default")
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 60
             while not (pod := await client.get(core.POD.untyped, "quick", "default"))["spec"].get("nodeName"):
                 assert process.poll() is None and time.monotonic() < deadline, f"{pod}\n{log.read_text()}"
                 await asyncio.sleep(0.1)
             assert pod["spec"]["nodeName"] == "inside"
         finally:
             process.send_signal(signal.SIGTERM)
-            process.wait(20)
+            process.wait(60)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from hekla.scheduler.policy_file import PolicyFile
 from hekla.scheduler.replay import deeds, main, replay
 from hekla.scheduler.tape import FORMAT, RecordedExtender, RecordedState, Tape, read
 from tests.apiserver_process import ApiServerProcess, apiserver
+from tests.ports import free_port
 
 __all__ = ["apiserver"]
 
@@ -203,7 +203,7 @@ def post(server: ApiServerProcess, path: str, body: dict[str, Any]) -> None:
     assert status in (200, 201), answer
 
 
-def wait_for(condition: Any, what: str, seconds: float = 40) -> None:
+def wait_for(condition: Any, what: str, seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, what
@@ -221,9 +221,7 @@ class Daemon:
         self.server = server
         self.tape = directory / "tape"
         self.log = directory / "scheduler.log"
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.metrics = f"127.0.0.1:{probe.getsockname()[1]}"
+        self.metrics = f"127.0.0.1:{free_port()}"
         command = [
             sys.executable, "-m", "hekla", "scheduler", f"--kubeconfig={server.internal_kubeconfig}", "--leader-elect=false",
             f"--record={self.tape}", "--enable-metrics", f"--listen-address={self.metrics}", "--schedule-period=200ms", *flags,
@@ -246,7 +244,7 @@ class Daemon:
 
     def end(self, how: int) -> None:
         self.process.send_signal(how)
-        self.process.wait(20)
+        self.process.wait(60)
 
 
 @pytest.mark.slow

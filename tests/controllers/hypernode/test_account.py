@@ -20,7 +20,7 @@ from tests.controllers.cluster import install
 from tests.controllers.hypernode.test_daemon import CONFIG
 from tests.deploy.accounts import HYPERNODES, grant
 from tests.deploy.chart import NAMESPACE
-from tests.kubernetes.processes import free_port
+from tests.ports import free_port
 
 __all__ = ["apiserver"]
 
@@ -47,7 +47,7 @@ async def test_the_process_of_its_own_does_with_rights_over_topology(apiserver: 
 
             async def counted(nodes: int) -> None:
                 found: list[Any] = []
-                for _ in range(400):
+                for _ in range(1200):
                     found = (await client.list(topology.HYPER_NODE)).items
                     if [one.status.node_count for one in found] == ([nodes] if nodes else []):
                         return

@@ -21,8 +21,8 @@ from hekla.kube.client import Client
 from hekla.kube.config import load
 from hekla.kube.flags import parse
 from tests.apiserver_process import ApiServerProcess, apiserver, shared_apiserver
-from tests.controllers.cluster import controllers, install
-from tests.kubernetes.processes import free_port
+from tests.controllers.cluster import PATIENCE, controllers, install
+from tests.ports import free_port
 
 __all__ = ["apiserver", "shared_apiserver"]
 
@@ -43,8 +43,8 @@ class Copy:
 
     def __init__(self, server: ApiServerProcess, log: Path) -> None:
         self.port = free_port()
-        flags = ["--enable-healthz", f"--healthz-address=127.0.0.1:{self.port}", "--leader-elect-lease-duration=3s",
-                 "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=200ms"]  # fmt: skip
+        flags = ["--enable-healthz", f"--healthz-address=127.0.0.1:{self.port}", "--leader-elect-lease-duration=60s",
+                 "--leader-elect-renew-deadline=50s", "--leader-elect-retry-period=1s"]  # fmt: skip
         with log.open("ab") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "hekla", "hypernode-controllers", f"--kubeconfig={server.internal_kubeconfig}", *flags],
@@ -61,14 +61,14 @@ class Copy:
             return 0
 
     def until(self, path: str, status: int) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE
         while self.answers(path) != status:
             assert time.monotonic() < deadline, (path, self.answers(path))
             time.sleep(0.05)
 
     def stop(self) -> None:
         self.process.terminate()
-        self.process.wait(10)
+        self.process.wait(PATIENCE)
 
 
 @contextmanager
@@ -92,7 +92,7 @@ async def test_another_copy_takes_over(shared_apiserver: ApiServerProcess, tmp_p
         await client.create(core.NAMESPACE.untyped, {"metadata": {"name": "volcano-system"}})
 
         async def count(name: str, wanted: int) -> None:
-            for _ in range(400):
+            for _ in range(1200):
                 found = await client.get(topology.HYPER_NODE, name)
                 if found.status.node_count == wanted:
                     return
@@ -142,7 +142,7 @@ async def test_the_owner_of_hypernodes_changes(apiserver: ApiServerProcess, tmp_
             return (found[0].metadata.name, found[0].metadata.uid, found[0].status.node_count) if len(found) == 1 else ("", "", 0)
 
         async def nodes(count: int) -> tuple[str, str]:
-            for _ in range(400):
+            for _ in range(1200):
                 name, uid, counted = await state()
                 if counted == count:
                     return name, uid

@@ -1,0 +1,28 @@
+"""A port for a program that has to be told one, and starts to listen on it a moment later."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+from pathlib import Path
+
+LOWEST, HIGHEST = 20_000, 29_999
+"""Below the ports of services on nodes (30000 to 32767) and those that Linux gives to whoever asks for any (from 32768)."""
+GIVEN = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+def free_port() -> int:
+    """A port on which nobody listens, and which the system gives to no other connection or listener in between."""
+    with contextlib.suppress(OSError):
+        if int(GIVEN.read_text().split()[0]) <= HIGHEST:
+            return _bound(0)  # here it gives those too
+    while True:
+        with contextlib.suppress(OSError):  # somebody is there
+            return _bound(random.SystemRandom().randint(LOWEST, HIGHEST))  # a seeded one would give two tests the same
+
+
+def _bound(port: int) -> int:
+    with socket.socket() as probe:
+        probe.bind(("", port))
+        return int(probe.getsockname()[1])
