@@ -57,7 +57,7 @@ class ApiServerProcess:
         self.port = 0
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self, timeout: float = 30.0) -> ApiServerProcess:
+    def start(self, timeout: float = 60.0) -> ApiServerProcess:
         """Starts the server and waits until it is ready."""
         self.directory.mkdir(parents=True, exist_ok=True)
         command = [
@@ -121,7 +121,7 @@ class ApiServerProcess:
         """Ends the server as a power cut does."""
         if self.process is not None and self.process.poll() is None:
             os.kill(self.process.pid, signal.SIGKILL)
-            self.process.wait(10)
+            self.process.wait(30)
 
     def restart(self, *, kill: bool = False) -> ApiServerProcess:
         if kill:

@@ -38,7 +38,7 @@ class Server(Protocol):
     def request(self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> tuple[int, bytes]: ...
 
 
-def wait_for(what: str, seen: Callable[[], bool], seconds: float = 20.0) -> None:
+def wait_for(what: str, seen: Callable[[], bool], seconds: float = PATIENCE) -> None:
     deadline = time.monotonic() + seconds
     while not seen():
         if time.monotonic() > deadline:

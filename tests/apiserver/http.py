@@ -117,7 +117,7 @@ class Watched:
 
 def until(condition: Callable[[], Any]) -> None:
     """Waits for what the server does by itself after it has answered; twenty seconds at most."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)

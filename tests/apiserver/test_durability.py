@@ -17,7 +17,7 @@ import pytest
 
 from hekla.local.apiserver.journal import Journal, StorageError
 from hekla.local.apiserver.store import Collection, Event, Store, WriteLost
-from tests.apiserver.http import CONFIG_MAPS, Http, config_map
+from tests.apiserver.http import CONFIG_MAPS, Http, config_map, until
 from tests.apiserver_process import ApiServerProcess
 
 
@@ -54,6 +54,7 @@ def test_nothing_acknowledged_is_lost_by_a_kill(tmp_path: Path) -> None:
             for thread in writers:
                 thread.start()
             time.sleep(0.4)
+            until(lambda written=written: sum(map(len, written)) > 40)  # type: ignore[misc]
             server.kill()
             stop.set()
             for thread in writers:

@@ -199,7 +199,7 @@ class Bombardment:
             beyond = "/proxy" in path and answer.status in (501, 502, 503)  # what stands behind the proxy is not there
             if answer.status >= 500 and not beyond and not any(text in answer.body for text in WORDED_AS_500):
                 self.found.append(f"{method} {path} {headers} {content!r} -> {answer.status} {answer.body[:400]!r}")
-            if seconds > 5:
+            if seconds > 30:
                 self.found.append(f"{method} {path} {headers} {content!r} took {seconds:.1f} s")
 
     def resident(self) -> float:

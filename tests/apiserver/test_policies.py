@@ -265,7 +265,7 @@ def test_the_status_says_what_expressions_get_wrong(policies: Policies, http: Ht
     policies.validating({"expression": "object.nope == 'x'"}, {"expression": "object.data.size() < 3"})
     path = policies.made[0]
 
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     found: Json = {}
     while found.get("observedGeneration") != 1 and time.monotonic() < deadline:
         found = http.get(path).tree.get("status") or {}

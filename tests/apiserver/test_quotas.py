@@ -29,7 +29,7 @@ def quota(http: Http, ns: str, hard: dict[str, str], **spec: Any) -> None:
 
 def used(http: Http, ns: str, **wanted: str) -> None:
     """Waits until the status says so, which is soon."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     found: dict[str, str] = {}
     while time.monotonic() < deadline:
         found = http.get(f"{ns}/resourcequotas/rq").tree.get("status", {}).get("used", {})

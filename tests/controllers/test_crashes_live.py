@@ -39,7 +39,7 @@ async def end_all(cluster: Cluster) -> None:
     def unfinished() -> list[batch.Job]:
         return [job for job in cluster.jobs if job.status.state.phase != "Completed"]
 
-    for _ in range(600):
+    for _ in range(1200):
         if not unfinished():
             return
         for pod in cluster.pods:

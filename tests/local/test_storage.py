@@ -50,13 +50,15 @@ async def completed(client: Client, name: str) -> None:
     async def look() -> bool:
         return await phase_of(client, name) == "Completed"
 
-    await eventually(look, 30)
+    await eventually(look)
 
 
 async def directories(client: Client) -> dict[str, Path]:
     """Claim -> directory."""
     volumes = (await client.list(PERSISTENT_VOLUME.untyped)).items
-    return {volume["spec"]["claimRef"]["name"]: Path(volume["spec"]["hostPath"]["path"]) for volume in volumes}
+    return {
+        volume["spec"]["claimRef"]["name"]: Path(volume["spec"]["hostPath"]["path"]) for volume in volumes if "hostPath" in volume["spec"]
+    }
 
 
 async def test_a_job_finds_what_another_one_left(client):
