@@ -43,6 +43,8 @@ class Refused:
         if not task.role or at >= len(tasks) or tasks[at].pods is task.pods or not _another(tasks, at, task):
             return
         session, placed = self.session, tasks[at - 1]
+        if session.state.nodes.rows.get(placed.nominated) == placed.row:
+            return  # Only the node that was nominated for it was asked.
         if not session.argument("allocate", "predicateErrorCacheEnable", True):
             return
         pipeline, nodes = session.hooks.pipeline, session.state.nodes
