@@ -7,7 +7,7 @@ import re
 import zoneinfo
 
 from hekla.admission.review import Review, Tree, name_of, spec_of
-from hekla.admission.syntax import qualified_name
+from hekla.api.syntax import qualified_name
 from hekla.kube.schedule import ScheduleError, parse
 
 LONGEST_NAME = 52

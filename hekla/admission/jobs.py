@@ -23,7 +23,8 @@ from hekla.admission.review import (
     spec_of,
     status_of,
 )
-from hekla.admission.syntax import dns_subdomain, listed, qualified_name
+from hekla.admission.syntax import listed
+from hekla.api.syntax import dns_subdomain, qualified_name
 
 PLUGINS = frozenset({"ssh", "env", "svc", "tensorflow", "mpi", "pytorch", "hcclrank", "ray"})
 

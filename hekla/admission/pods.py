@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from hekla.admission.fielderrors import quoted
 from hekla.admission.review import Patch, ResourceGroup, Review, Tree, annotations_of, metadata_of, spec_of
+from hekla.api.quoting import quoted
 
 ALLOCATION_GATE = "scheduling.volcano.sh/queue-allocation-gate"
 GROUP_ANNOTATION = "volcano.sh/resource-group"

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hekla.admission import queuetree
-from hekla.admission.fielderrors import aggregate, invalid, quoted
-from hekla.admission.resources import is_integer_resource, is_whole
+from hekla.admission.fielderrors import aggregate, invalid
 from hekla.admission.review import (
     DEFAULT_QUEUE,
     ROOT_QUEUE,
@@ -27,6 +26,8 @@ from hekla.admission.review import (
     with_spec,
 )
 from hekla.api.quantity import Quantity
+from hekla.api.quoting import quoted
+from hekla.podrules.resources import is_integer, is_whole
 
 HIERARCHY = "volcano.sh/hierarchy"
 WEIGHTS = "volcano.sh/hierarchy-weights"
@@ -72,7 +73,7 @@ def _resources(spec: Tree) -> Iterator[str]:
             value, path = Quantity.parse(amount), f"requestBody.spec.{field}.{name}"
             if value < ZERO:
                 yield invalid(path, str(value), "must be greater than or equal to 0")
-            if is_integer_resource(name) and not is_whole(value):
+            if is_integer(name) and not is_whole(value):
                 yield invalid(path, str(value), "must be an integer")
     deserved = {name: Quantity.parse(amount) for name, amount in lists["deserved"].items()}
     for name, amount in sorted(guarantee.items()):

@@ -10,37 +10,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hekla.admission.syntax import qualified_name
 from hekla.api import quantity
-from hekla.api.quantity import Quantity
+from hekla.podrules.resources import is_extended
 
 TOLERANCE = 0.1  # below this an amount counts as nothing
-
-INTEGER_RESOURCES = frozenset({
-    "pods", "replicationcontrollers", "resourcequotas", "services", "secrets", "configmaps", "persistentvolumeclaims",
-    "services.nodeports", "services.loadbalancers",
-})  # fmt: skip
-
-
-def is_native(name: str) -> bool:
-    return "/" not in name or "kubernetes.io/" in name
-
-
-def is_extended(name: str) -> bool:
-    return not is_native(name) and not name.startswith("requests.") and not qualified_name("requests." + name)
-
-
-def is_integer_resource(name: str) -> bool:
-    return name in INTEGER_RESOURCES or is_extended(name)
 
 
 def is_scalar(name: str) -> bool:
     prefixed = "/" in name and "kubernetes.io/" in name
     return is_extended(name) or prefixed or name.startswith(("hugepages-", "attachable-volumes-")) or name == "ephemeral-storage"
-
-
-def is_whole(value: Quantity) -> bool:
-    return Quantity.of_whole(value.whole()) == value
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ Each function takes a text and gives the reasons against it; an empty tuple mean
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 SUBDOMAIN = rf"{LABEL}(\.{LABEL})*"
@@ -32,6 +33,27 @@ _LABEL_VALUE_RULE = (
     f"regex used for validation is '({QUALIFIED})?')"
 )
 
+_ENVIRONMENT_RULE = (
+    "a valid environment variable name must consist of alphabetic characters, digits, '_', '-', or '.', and must not start "
+    "with a digit (e.g. 'my.env-name',  or 'MY_ENV.NAME',  or 'MyEnvName1', "
+    "regex used for validation is '[-._a-zA-Z][-._a-zA-Z0-9]*')"
+)
+_RELAXED_ENVIRONMENT_RULE = "a valid environment variable name must consist only of printable ASCII characters other than '='"
+_CONFIGURATION_KEY_RULE = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', "
+    "regex used for validation is '[-._a-zA-Z0-9]+')"
+)
+_UNDERSCORED = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*"
+_UNDERSCORED_RULE = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end "
+    f"with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_UNDERSCORED}')"
+)
+_is_environment_name = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*").fullmatch
+_is_relaxed_environment_name = re.compile(r"[!-<>-~ ]*").fullmatch
+_is_configuration_key = re.compile(r"[-._a-zA-Z0-9]+").fullmatch
+_is_underscored = re.compile(_UNDERSCORED).fullmatch
+_is_port_name = re.compile(r"[-a-z0-9]+").fullmatch
+
 Reasons = tuple[str, ...]
 
 
@@ -39,9 +61,12 @@ def too_long(limit: int, unit: str = "bytes") -> str:
     return f"must be no more than {limit} {unit}"
 
 
+@lru_cache(maxsize=4096)
 def dns_label(text: str) -> Reasons:
-    """One part of a host name, up to 63 characters."""
-    return checked(text, 63, is_label(text) is not None, _LABEL_RULE, "characters")
+    """One part of a host name, up to 63 characters.  Of a text that would be a good subdomain it is said what makes it no label."""
+    good = is_label(text) is not None
+    rule = _LABEL_RULE if good or is_subdomain(text) is None else "must not contain dots"
+    return checked(text, 63, good, rule, "characters")
 
 
 def dns_subdomain(text: str) -> Reasons:
@@ -72,6 +97,53 @@ def qualified_name(text: str) -> Reasons:
     if _qualified(name) is None:
         reasons.append(f"name part {_QUALIFIED_RULE}")
     return tuple(reasons)
+
+
+def underscored_subdomain(text: str) -> Reasons:
+    """A host name that may also have underscores, as names that are only searched for do."""
+    return checked(text, 253, _is_underscored(text) is not None, _UNDERSCORED_RULE, "characters")
+
+
+def environment_name(text: str) -> Reasons:
+    """The name of a variable, as it was asked for until any printable sign was allowed."""
+    return (() if _is_environment_name(text) else (_ENVIRONMENT_RULE,)) + _dots(text)
+
+
+def relaxed_environment_name(text: str) -> Reasons:
+    return () if _is_relaxed_environment_name(text) else (_RELAXED_ENVIRONMENT_RULE,)
+
+
+def configuration_key(text: str) -> Reasons:
+    """A key of a ConfigMap or a Secret, which is a file's name too."""
+    return checked(text, 253, _is_configuration_key(text) is not None, _CONFIGURATION_KEY_RULE, "characters") + _dots(text)
+
+
+def _dots(text: str) -> Reasons:
+    """A name that a path would take for the directory itself, or for the one above."""
+    if text in (".", ".."):
+        return (f"must not be '{text}'",)
+    return ("must not start with '..'",) if text.startswith("..") else ()
+
+
+@lru_cache(maxsize=4096)
+def port_name(text: str) -> Reasons:
+    """The name of a container's or a service's port (an IANA service name)."""
+    reasons = []
+    if len(text) > 15:
+        reasons.append(too_long(15, "characters"))
+    if _is_port_name(text) is None:
+        reasons.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
+    if not any("a" <= letter <= "z" for letter in text):
+        reasons.append("must contain at least one letter (a-z)")
+    if "--" in text:
+        reasons.append("must not contain consecutive hyphens")
+    if text.startswith("-") or text.endswith("-"):
+        reasons.append("must not begin or end with a hyphen")
+    return tuple(reasons)
+
+
+def port_number(number: int) -> Reasons:
+    return () if 1 <= number <= 65535 else ("must be between 1 and 65535, inclusive",)
 
 
 def checked(text: str, limit: int, good: bool, rule: str, unit: str = "bytes") -> Reasons:

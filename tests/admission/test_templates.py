@@ -1,8 +1,9 @@
 """Pod templates are judged in Kubernetes' words.
 
 `templates.json` holds templates with what Kubernetes' own validation of a PodTemplate (1.36.1, after its defaults, with no feature
-switched on but the resources of pods where a row says so) had against them.  Two things are stricter here on purpose: blanks
-around an image, which the pods would be refused for, and a negative grace, which they would lose.
+switched on but the resources of pods where a row says so) had against them.  Three things are stricter here on purpose: blanks
+around an image and a privileged container that may not escalate, which the pods would be refused for, and a negative grace,
+which they would lose.
 """
 
 from __future__ import annotations

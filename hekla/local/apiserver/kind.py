@@ -11,20 +11,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hekla.api.fielderrors import FieldError as FieldError
+
 if TYPE_CHECKING:
     from hekla.local.apiserver.conversion import Version
 
 Json = dict[str, Any]
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
-
-
-class FieldError(NamedTuple):
-    """One cause of an Invalid answer: `<field>: <text>`, where reason is the FieldValue... name of section 2.11."""
-
-    field: str
-    reason: str
-    text: str
 
 
 class Decoded(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hekla.local.apiserver.kind import FieldError, Json
 from hekla.local.apiserver.objects.defaults.pod import qos_class
 from hekla.local.apiserver.objects.errors import forbidden, invalid
-from hekla.local.apiserver.objects.validation.resources import requirements
 from hekla.local.apiserver.store import decode, encode
+from hekla.podrules.resources import of_container
 
 RESIZABLE = ("cpu", "memory")
 PARTS = ("resources", "resizePolicy")
@@ -25,6 +25,7 @@ def resize(new: Json, old: Json) -> list[FieldError]:
     new.update({**old, "metadata": metadata, "spec": spec})
     errors: list[FieldError] = []
     mutable = True
+    claims = [claim["name"] for claim in spec.get("resourceClaims") or ()]
     for field, given in wanted.items():
         containers = spec.get(field) or []
         if given.keys() != {container["name"] for container in containers}:
@@ -34,7 +35,7 @@ def resize(new: Json, old: Json) -> list[FieldError]:
             path = f"spec.{field}[{position}].resources"
             before, after = container.get("resources") or {}, given[container["name"]].get("resources") or {}
             if after != before:
-                requirements(after, path, errors)
+                of_container(after, claims, path, errors)
                 errors += removals(before, after, path)
                 mutable = mutable and only_resizable(before, after)
             for part in PARTS:

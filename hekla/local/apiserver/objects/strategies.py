@@ -523,8 +523,8 @@ def _ends(new: Json, old: Json) -> bool:
 
 
 def moulded(key: tuple[str, str]) -> Moulded | None:
-    """Of pods: their spec's defaults, first status and rules look at nothing else."""
-    return Moulded(lambda: True, metadata) if key == ("", "Pod") else None
+    """Of pods: their spec's defaults, first status and most of its rules look at nothing else."""
+    return Moulded(lambda: True, pod.beside_spec) if key == ("", "Pod") else None
 
 
 def default(key: tuple[str, str]) -> Callable[[Json], None]:

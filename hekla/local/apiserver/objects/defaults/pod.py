@@ -150,7 +150,7 @@ def _handler(handler: Json) -> None:
 
 
 def _volume(volume: Json) -> None:
-    if len(volume) < 2:
+    if len(volume) < 2 and not volume.keys() - {"name"}:
         volume["emptyDir"] = {}
         return
     for name in _SOURCES_WITH_MODE:

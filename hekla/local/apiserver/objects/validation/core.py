@@ -6,14 +6,15 @@ from base64 import b64decode
 from collections.abc import Callable, Collection
 from typing import Any
 
+from hekla.api import addresses
+from hekla.api.fieldrules import Errors, label_key
 from hekla.local.apiserver.objects import documents, names
 from hekla.local.apiserver.objects.amounts import amount
 from hekla.local.apiserver.objects.errors import BadBody, duplicate, forbidden, invalid, required, too_long
 from hekla.local.apiserver.objects.typecheck import type_name
-from hekla.local.apiserver.objects.validation import addresses
-from hekla.local.apiserver.objects.validation.metadata import Errors, immutable, label_key, metadata
-from hekla.local.apiserver.objects.validation.placement import taints
+from hekla.local.apiserver.objects.validation.metadata import immutable, metadata
 from hekla.local.apiserver.objects.validation.resources import amounts
+from hekla.local.apiserver.objects.validation.taints import taints
 
 Json = dict[str, Any]
 
@@ -29,12 +30,12 @@ def config_map(tree: Json) -> Errors:
     data, binary = tree.get("data") or {}, tree.get("binaryData") or {}
     size = 0
     for key, text in data.items():
-        found += [invalid(f"data[{key}]", key, reason) for reason in names.config_key(key)]
+        found += [invalid(f"data[{key}]", key, reason) for reason in names.configuration_key(key)]
         if key in binary:
             found.append(invalid(f"data[{key}]", key, "duplicate of key present in binaryData"))
         size += len(text.encode())
     for key, text in binary.items():
-        found += [invalid(f"binaryData[{key}]", key, reason) for reason in names.config_key(key)]
+        found += [invalid(f"binaryData[{key}]", key, reason) for reason in names.configuration_key(key)]
         size += len(text) * 3 // 4
     if size > LARGEST_DATA:
         found.append(too_long("[]", LARGEST_DATA))
@@ -66,7 +67,7 @@ def secret(tree: Json) -> Errors:
     data = tree.get("data") or {}
     size = 0
     for key, text in data.items():
-        found += [invalid(f"data[{key}]", key, reason) for reason in names.config_key(key)]
+        found += [invalid(f"data[{key}]", key, reason) for reason in names.configuration_key(key)]
         size += len(text) * 3 // 4
     if size > LARGEST_DATA:
         found.append(too_long("data", LARGEST_DATA))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from hekla.api.fieldrules import Errors
 from hekla.local.apiserver.objects import names, rules, schema_errors
 from hekla.local.apiserver.objects.errors import forbidden, invalid, not_supported, required
 from hekla.local.apiserver.objects.schema import expression
-from hekla.local.apiserver.objects.validation.metadata import Errors, immutable, metadata
+from hekla.local.apiserver.objects.validation.metadata import immutable, metadata
 
 Json = dict[str, Any]
 

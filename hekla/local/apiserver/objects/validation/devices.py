@@ -6,13 +6,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from hekla.api.fieldrules import Errors, label_key
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.errors import duplicate, forbidden, invalid, not_supported, required, too_long, too_many
 from hekla.local.apiserver.objects.validation import policies
-from hekla.local.apiserver.objects.validation.metadata import Errors, fixed_text, immutable, label_key, metadata
-from hekla.local.apiserver.objects.validation.placement import node_selector
-from hekla.local.apiserver.objects.validation.resources import extended
-from hekla.local.apiserver.objects.validation.storage import driver_name
+from hekla.local.apiserver.objects.validation.metadata import fixed_text, immutable, metadata
+from hekla.podrules.drivers import driver_name
+from hekla.podrules.placement import node_selector
+from hekla.podrules.resources import is_extended
 
 Json = dict[str, Any]
 
@@ -289,7 +290,7 @@ def device_class(tree: Json) -> Errors:
 
     _each(spec.get("config") or (), MOST_CONFIGURATIONS, "spec.config", found, configuration)
     name = spec.get("extendedResourceName")
-    if name is not None and (not extended(name) or label_key(name) or label_key(f"requests.{name}")):
+    if name is not None and (not is_extended(name) or label_key(name)):
         found.append(invalid("spec.extendedResourceName", name, "must be a valid extended resource name"))
     return found
 

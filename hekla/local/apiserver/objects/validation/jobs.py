@@ -7,22 +7,13 @@ from collections.abc import Callable
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from hekla.api import addresses
+from hekla.api.fieldrules import Errors, label_key, not_negative, one_of, selector
 from hekla.local.apiserver.kind import FieldError
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.errors import duplicate, invalid, not_supported, required, too_long, too_many
-from hekla.local.apiserver.objects.validation import addresses
 from hekla.local.apiserver.objects.validation import pod as pods
-from hekla.local.apiserver.objects.validation.metadata import (
-    Errors,
-    counts,
-    immutable,
-    label_key,
-    matches,
-    metadata,
-    not_negative,
-    one_of,
-    selector,
-)
+from hekla.local.apiserver.objects.validation.metadata import counts, immutable, matches, metadata
 from hekla.local.apiserver.objects.validation.workloads import unmatched
 
 Json = dict[str, Any]

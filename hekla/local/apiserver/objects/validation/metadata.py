@@ -1,24 +1,18 @@
-"""The rules of metadata and of the small things that many kinds share: labels, selectors, references (local-cluster 2.1)."""
+"""The rules of metadata, and of what the rules of several kinds share (local-cluster 2.1)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
-from hekla.local.apiserver.kind import FieldError
+from hekla.api.fieldrules import Errors, check_annotations, label_key, labels, not_negative
 from hekla.local.apiserver.objects import names
-from hekla.local.apiserver.objects.errors import forbidden, invalid, not_supported, required, too_long
+from hekla.local.apiserver.objects.errors import invalid
 
 Json = dict[str, Any]
-Errors = list[FieldError]
 
-LARGEST_ANNOTATIONS = 256 * 1024
 _STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
-
-label_key = lru_cache(maxsize=8192)(names.qualified_name)
-label_value = lru_cache(maxsize=8192)(names.label_value)
 
 
 def metadata(tree: Json, *, bare_finalizers: bool = False) -> Errors:
@@ -64,27 +58,6 @@ def finalizer_names(finalizers: Sequence[str], path: str) -> Errors:
     return found
 
 
-def labels(values: Json | None, path: str, found: Errors) -> None:
-    for key, value in (values or {}).items():
-        for reason in label_key(key):
-            found.append(invalid(path, key, reason))
-        for reason in label_value(value):
-            found.append(invalid(path, value, reason))
-
-
-def check_annotations(values: Json | None, path: str, found: Errors) -> None:
-    size = 0
-    for key, value in (values or {}).items():
-        size += len(key) + len(value)
-        reasons = label_key(key)
-        if reasons:
-            found += [invalid(path, key, reason) for reason in label_key(key.lower())]
-    if size * 4 > LARGEST_ANNOTATIONS:
-        size = sum(len(key.encode()) + len(value.encode()) for key, value in (values or {}).items())
-        if size > LARGEST_ANNOTATIONS:
-            found.append(too_long(path, LARGEST_ANNOTATIONS))
-
-
 def _owners(references: list[Json] | None, found: Errors) -> None:
     controller = ""
     path = "metadata.ownerReferences"
@@ -103,27 +76,6 @@ def _owners(references: list[Json] | None, found: Errors) -> None:
                 text = 'Only one reference can have Controller set to true. Found "true" in references for '
                 found.append(invalid("metadata.ownerReferences", references, f"{text}{controller} and {shown}"))
             controller = shown
-
-
-def selector(value: Json | None, path: str, found: Errors) -> None:
-    """A LabelSelector."""
-    if not value:
-        return
-    labels(value.get("matchLabels"), f"{path}.matchLabels", found)
-    for position, term in enumerate(value.get("matchExpressions") or ()):
-        where = f"{path}.matchExpressions[{position}]"
-        operator, values = term.get("operator", ""), term.get("values")
-        if operator in ("In", "NotIn"):
-            if not values:
-                found.append(required(f"{where}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
-        elif operator in ("Exists", "DoesNotExist"):
-            if values:
-                found.append(forbidden(f"{where}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
-        else:
-            found.append(invalid(f"{where}.operator", operator, "not a valid selector operator"))
-        found += [invalid(f"{where}.key", term.get("key", ""), reason) for reason in label_key(term.get("key", ""))]
-        for index, text in enumerate(values or ()):
-            found += [invalid(f"{where}.values[{index}]", text, reason) for reason in label_value(text)]
 
 
 def matches(value: Json | None, wanted: Json | None) -> bool:
@@ -149,22 +101,6 @@ def counts(status: Json, names: Sequence[str], found: Errors, path: str = "statu
     """Numbers of a status, none of which is negative."""
     for name in names:
         not_negative(status.get(name), f"{path}.{name}", found)
-
-
-def one_of(value: Any, allowed: tuple[str, ...], path: str, found: Errors, *, needed: bool = False, known: bool = False) -> None:
-    """`needed`: nothing is refused as absent; `known`: nothing is refused as a value that is not among the allowed."""
-    if not value:
-        if known:
-            found.append(not_supported(path, "", allowed))
-        elif needed:
-            found.append(required(path))
-    elif value not in allowed:
-        found.append(not_supported(path, value, allowed))
-
-
-def not_negative(value: Any, path: str, found: Errors) -> None:
-    if isinstance(value, int) and value < 0:
-        found.append(invalid(path, value, "must be greater than or equal to 0"))
 
 
 def immutable(new: Any, old: Any, path: str, found: Errors) -> None:

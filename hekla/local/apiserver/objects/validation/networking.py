@@ -6,10 +6,11 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from hekla.api import addresses
+from hekla.api.fieldrules import Errors, selector
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.errors import forbidden, invalid, not_supported, required, too_long
-from hekla.local.apiserver.objects.validation import addresses
-from hekla.local.apiserver.objects.validation.metadata import Errors, fixed_text, immutable, metadata, selector
+from hekla.local.apiserver.objects.validation.metadata import fixed_text, immutable, metadata
 
 Json = dict[str, Any]
 

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
+from hekla.api.fieldrules import Errors, one_of, selector
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.errors import duplicate, forbidden, invalid, not_supported, required
 from hekla.local.apiserver.objects.validation import policies
-from hekla.local.apiserver.objects.validation.metadata import Errors, immutable, metadata, one_of, selector
+from hekla.local.apiserver.objects.validation.metadata import immutable, metadata
 
 Json = dict[str, Any]
 RBAC = "rbac.authorization.k8s.io"

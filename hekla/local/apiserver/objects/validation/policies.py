@@ -7,10 +7,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from hekla.api.fieldrules import Errors, one_of, selector
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.errors import duplicate, forbidden, invalid, not_supported, required, too_many
 from hekla.local.apiserver.objects.expressions import Unusable, compiled, condition
-from hekla.local.apiserver.objects.validation.metadata import Errors, metadata, one_of, selector
+from hekla.local.apiserver.objects.validation.metadata import metadata
 
 Json = dict[str, Any]
 

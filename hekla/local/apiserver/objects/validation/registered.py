@@ -9,11 +9,13 @@ import base64
 import binascii
 from typing import Any
 
+from hekla.api.fieldrules import Errors, one_of
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.errors import forbidden, invalid, not_supported, required
 from hekla.local.apiserver.objects.patch import same
-from hekla.local.apiserver.objects.validation.metadata import Errors, fixed_text, metadata, one_of
+from hekla.local.apiserver.objects.validation.metadata import fixed_text, metadata
 from hekla.local.apiserver.objects.validation.resources import amounts
+from hekla.podrules.signers import signer_name
 
 Json = dict[str, Any]
 
@@ -104,13 +106,8 @@ def certificate_request(tree: Json) -> Errors:
         if usage not in _USAGES:
             found.append(not_supported(f"spec.usages[{position}]", usage, sorted(_USAGES)))
     signer = spec.get("signerName") or ""
-    domain, _, path = signer.partition("/")
-    if not signer:
-        found.append(required("spec.signerName"))
-    elif not path or names.dns_subdomain(domain) or "." not in domain:
-        why = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
-        found.append(invalid("spec.signerName", signer, why))
-    elif signer == "kubernetes.io/legacy-unknown":
+    signer_name(signer, "spec.signerName", found)
+    if signer == "kubernetes.io/legacy-unknown":
         found.append(invalid("spec.signerName", signer, "the legacy signerName is not allowed via this API version"))
     seconds = spec.get("expirationSeconds")
     if seconds is not None and seconds < SHORTEST_CERTIFICATE:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from hekla.api import addresses
+from hekla.api.fieldrules import Errors, label_key, label_value, labels, one_of
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.errors import duplicate, forbidden, invalid, not_supported, required, too_many
-from hekla.local.apiserver.objects.validation import addresses
-from hekla.local.apiserver.objects.validation.metadata import Errors, immutable, label_key, label_value, labels, metadata, one_of
+from hekla.local.apiserver.objects.validation.metadata import immutable, metadata
 
 Json = dict[str, Any]
 

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from hekla.api.fieldrules import Errors, label_key, not_negative, one_of, selector
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.amounts import amount
 from hekla.local.apiserver.objects.errors import duplicate, forbidden, invalid, not_supported, required, too_long
-from hekla.local.apiserver.objects.validation.metadata import (
-    Errors,
-    fixed_text,
-    immutable,
-    label_key,
-    metadata,
-    not_negative,
-    one_of,
-    selector,
-)
-from hekla.local.apiserver.objects.validation.placement import node_selector
-from hekla.local.apiserver.objects.validation.volumes import host_path
+from hekla.local.apiserver.objects.validation.metadata import fixed_text, immutable, metadata
+from hekla.podrules.claims import access_modes, claim_spec
+from hekla.podrules.drivers import driver_name
+from hekla.podrules.placement import node_selector
+from hekla.podrules.volumes import host_path
 
 Json = dict[str, Any]
 
@@ -34,15 +28,6 @@ LONGEST_DRIVER = 63
 
 
 # --- volumes and claims --------------------------------------------------------------------------------------------------
-
-
-def _access_modes(values: Any, path: str, found: Errors) -> None:
-    for mode in values or ():
-        if mode not in MODES:
-            found.append(not_supported(path, mode, MODES))
-    known = {mode for mode in values or () if mode in MODES}
-    if "ReadWriteOncePod" in known and len(known) > 1:
-        found.append(forbidden(path, "may not use ReadWriteOncePod with other access modes"))
 
 
 def persistent_volume(tree: Json) -> Errors:
@@ -61,7 +46,7 @@ def _volume_spec(spec: Json, path: str, found: Errors, *, inline: bool = False) 
             found.append(required(f"{path}.csi", "has to be specified in the context of inline volumes"))
     if not spec.get("accessModes"):
         found.append(required(f"{path}.accessModes"))
-    _access_modes(spec.get("accessModes"), f"{path}.accessModes", found)
+    access_modes(spec.get("accessModes"), f"{path}.accessModes", found)
     if not inline:
         _capacity(spec.get("capacity"), f"{path}.capacity", found)
     policy = spec.get("persistentVolumeReclaimPolicy")
@@ -145,37 +130,6 @@ def persistent_volume_claim(tree: Json) -> Errors:
     spec = tree.get("spec") or {}
     claim_spec(spec, "spec", found)
     return found
-
-
-def claim_spec(spec: Json, path: str, found: Errors) -> None:
-    if not spec.get("accessModes"):
-        found.append(required(f"{path}.accessModes", "at least 1 access mode is required"))
-    selector(spec.get("selector"), f"{path}.selector", found)
-    _access_modes(spec.get("accessModes"), f"{path}.accessModes", found)
-    requests, where = (spec.get("resources") or {}).get("requests") or {}, f"{path}.resources[storage]"
-    if "storage" not in requests:
-        found.append(required(where))
-    elif amount(requests["storage"]).nanos <= 0:
-        found.append(invalid(where, requests["storage"], "must be greater than zero"))
-    for name in ("storageClassName", "volumeAttributesClassName"):
-        if spec.get(name):
-            found += [invalid(f"{path}.{name}", spec[name], reason) for reason in names.dns_subdomain(spec[name])]
-        if name == "storageClassName":
-            one_of(spec.get("volumeMode"), ("Block", "Filesystem"), f"{path}.volumeMode", found)
-            for source in ("dataSource", "dataSourceRef"):
-                if spec.get(source) is not None:
-                    _data_source(spec[source], f"{path}.{source}", found)
-
-
-def _data_source(source: Json, path: str, found: Errors) -> None:
-    for name in ("name", "kind"):
-        if not source.get(name):
-            found.append(required(f"{path}.{name}"))
-    group = source.get("apiGroup") or ""
-    if not group and source.get("kind") != "PersistentVolumeClaim":
-        found.append(invalid(path, source.get("kind", ""), "must be 'PersistentVolumeClaim' when referencing the default apiGroup"))
-    if group:
-        found += [invalid(f"{path}.apiGroup", group, reason) for reason in names.dns_subdomain(group)]
 
 
 CLAIM_RULE = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
@@ -297,15 +251,6 @@ def attributes_class_update(new: Json, old: Json) -> Errors:
 
 
 # --- drivers -------------------------------------------------------------------------------------------------------------
-
-
-def driver_name(name: str, path: str, found: Errors) -> None:
-    if not name:
-        found.append(required(path))
-        return
-    if len(name.encode()) > LONGEST_DRIVER:
-        found.append(too_long(path, LONGEST_DRIVER))
-    found += [invalid(path, name, reason) for reason in names.dns_subdomain(name.lower())]
 
 
 def csi_node(tree: Json) -> Errors:

@@ -5,24 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from hekla.api.fieldrules import Errors, not_negative, one_of, selector
 from hekla.local.apiserver.kind import FieldError
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.errors import forbidden, invalid, not_supported, required
 from hekla.local.apiserver.objects.validation import pod as pods
-from hekla.local.apiserver.objects.validation.metadata import (
-    Errors,
-    at_most_all,
-    counts,
-    immutable,
-    int_or_percent,
-    matches,
-    metadata,
-    not_negative,
-    one_of,
-    percent,
-    selector,
-)
-from hekla.local.apiserver.objects.validation.storage import claim_spec
+from hekla.local.apiserver.objects.validation.metadata import at_most_all, counts, immutable, int_or_percent, matches, metadata, percent
+from hekla.podrules.claims import claim_spec
 
 Json = dict[str, Any]
 

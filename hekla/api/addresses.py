@@ -6,9 +6,9 @@ import ipaddress
 import re
 from collections.abc import Collection, Iterable
 
-from hekla.local.apiserver.objects import names
-from hekla.local.apiserver.objects.errors import invalid, required
-from hekla.local.apiserver.objects.validation.metadata import Errors
+from hekla.api import syntax
+from hekla.api.fielderrors import invalid, required
+from hekla.api.fieldrules import Errors
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -90,7 +90,7 @@ def network(text: str, path: str, found: Errors, known: Collection[str] = ()) ->
 
 def hostname(text: str, path: str, found: Errors) -> None:
     """The name of a load balancer: a name, and no address."""
-    found += [invalid(path, text, reason) for reason in names.dns_subdomain(text)]
+    found += [invalid(path, text, reason) for reason in syntax.dns_subdomain(text)]
     if read(text) is not None:
         found.append(invalid(path, text, "must be a DNS name, not an IP address"))
 
@@ -101,14 +101,14 @@ def full_name(text: str, path: str, found: Errors) -> None:
         found.append(required(path))
         return
     name = text.removesuffix(".")
-    reasons = names.dns_subdomain(name)
+    reasons = syntax.dns_subdomain(name)
     if reasons:
         found.append(invalid(path, name, ",".join(reasons)))
     elif "." not in name:
         found.append(invalid(path, name, "should be a domain with at least two segments separated by dots"))
     else:
         for label in name.split("."):
-            reasons = names.dns_label(label)
+            reasons = syntax.dns_label(label)
             if reasons:
                 found.append(invalid(path, label, ",".join(reasons)))
                 return
@@ -123,7 +123,7 @@ def domain_path(text: str, path: str, found: Errors) -> None:
     if not host or not rest:
         found.append(invalid(path, text, 'must be a domain-prefixed path (such as "acme.io/foo")'))
         return
-    found += [invalid(path, host, reason) for reason in names.dns_subdomain(host)]
+    found += [invalid(path, host, reason) for reason in syntax.dns_subdomain(host)]
     if _PATH(rest) is None:
         why = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')"
         found.append(invalid(path, rest, why))

@@ -1,0 +1,18 @@
+"""Drivers of storage, by their names."""
+
+from __future__ import annotations
+
+from hekla.api.fielderrors import invalid, required, too_long
+from hekla.api.fieldrules import Errors
+from hekla.api.syntax import dns_subdomain
+
+LONGEST_DRIVER = 63
+
+
+def driver_name(name: str, path: str, found: Errors) -> None:
+    if not name:
+        found.append(required(path))
+        return
+    if len(name.encode()) > LONGEST_DRIVER:
+        found.append(too_long(path, LONGEST_DRIVER))
+    found += [invalid(path, name, reason) for reason in dns_subdomain(name.lower())]

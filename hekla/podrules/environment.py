@@ -1,0 +1,186 @@
+"""Where the variables of a container come from."""
+
+from __future__ import annotations
+
+import re
+
+from hekla.api.fielderrors import invalid, not_found, not_supported, required
+from hekla.api.fieldrules import Errors, Tree, label_key
+from hekla.api.quantity import Quantity
+from hekla.api.syntax import (
+    Reasons,
+    configuration_key,
+    dns_label,
+    dns_subdomain,
+    environment_name,
+    relaxed_environment_name,
+)
+from hekla.podrules.options import Options
+from hekla.podrules.paths import descending
+from hekla.podrules.walking import KINDS, containers_of
+
+SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
+FIELD_PATHS = (
+    "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName", "status.hostIP",
+    "status.hostIPs", "status.podIP", "status.podIPs",
+)  # fmt: skip
+"""What a variable can hold of its pod."""
+KNOWN_PATHS = frozenset(
+    {*FIELD_PATHS, "metadata.annotations", "metadata.labels", "spec.restartPolicy", "spec.schedulerName", "status.phase"}
+)
+"""Paths that have a meaning at all."""
+RESOURCES = (
+    "limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu", "requests.ephemeral-storage", "requests.memory",
+)  # fmt: skip
+PAGES = ("requests.hugepages-", "limits.hugepages-")
+CPU_DIVISORS = ("1m", "1")
+BYTE_DIVISORS = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei")
+_DIVIDED = {"cpu": "cpu", "memory": "memory", "ephemeral-storage": "local ephemeral storage"}
+_subscript = re.compile(r"(.+?)\['(.*)'\]", re.DOTALL).fullmatch
+
+
+def check(container: Tree, path: str, options: Options, found: Errors) -> None:
+    for position, variable in enumerate(container.get("env") or ()):
+        name = variable.get("name") or ""
+        if not name:
+            found.append(required(f"{path}.env[{position}].name"))
+        elif not (name.isascii() and name.isidentifier()):
+            found += [invalid(f"{path}.env[{position}].name", name, reason) for reason in _name(name, options)]
+        if variable.get("valueFrom") is not None:
+            _value_from(variable["valueFrom"], f"{path}.env[{position}].valueFrom", bool(variable.get("value")), options, found)
+    for position, source in enumerate(container.get("envFrom") or ()):
+        _whole_source(source, f"{path}.envFrom", position, options, found)
+
+
+def _name(text: str, options: Options) -> Reasons:
+    return relaxed_environment_name(text) if options.features else environment_name(text)
+
+
+def _value_from(source: Tree, path: str, has_value: bool, options: Options, found: Errors) -> None:
+    given = [name for name in SOURCES if source.get(name) is not None]
+    for name in given:
+        _SOURCES[name](source[name], f"{path}.{name}", found)
+    if not given:
+        named = SOURCES if options.features else SOURCES[:-1]
+        shown = ", ".join(f"`{name}`" for name in named[:-1])
+        found.append(invalid(path, "", f"must specify one of: {shown} or `{named[-1]}`"))
+    elif has_value:
+        found.append(invalid(path, "", "may not be specified when `value` is not empty"))
+    elif len(given) > 1:
+        found.append(invalid(path, "", "may not have more than one field specified at a time"))
+
+
+def _own_field(body: Tree, path: str, found: Errors) -> None:
+    own_field(body, FIELD_PATHS, path, found)
+
+
+def own_field(body: Tree, allowed: tuple[str, ...], path: str, found: Errors) -> None:
+    """A field of the pod itself."""
+    text, version, where = body.get("fieldPath") or "", body.get("apiVersion") or "v1", f"{path}.fieldPath"
+    subscript = _subscript(text)
+    if not text:
+        found.append(required(where))
+    elif version != "v1":
+        found.append(invalid(where, text, f"error converting fieldPath: unsupported pod version: {version}"))
+    elif subscript is not None:
+        if subscript[1] not in ("metadata.annotations", "metadata.labels"):
+            found.append(invalid(where, text, f"error converting fieldPath: field label does not support subscript: {text}"))
+            return
+        key = subscript[2].lower() if subscript[1] == "metadata.annotations" else subscript[2]
+        found += [invalid(path, key, reason) for reason in label_key(key)]
+    elif text not in KNOWN_PATHS and text != "spec.host":
+        found.append(invalid(where, text, f"error converting fieldPath: field label not supported: {text}"))
+    else:
+        text = "spec.nodeName" if text == "spec.host" else text  # as it was called once
+        if text not in allowed:
+            found.append(not_supported(where, text, allowed, plain=True))
+
+
+def _resource(body: Tree, path: str, found: Errors) -> None:
+    resource(body, path, found)
+
+
+def resource(body: Tree, path: str, found: Errors, *, in_volume: bool = False) -> None:
+    """How much a container may have of a resource.  In a volume it has to be said which container."""
+    name, divisor = body.get("resource") or "", body.get("divisor")
+    if in_volume and not body.get("containerName"):
+        found.append(required(f"{path}.containerName"))
+    elif not name:
+        found.append(required(f"{path}.resource"))
+    elif name not in RESOURCES and not name.startswith(PAGES):
+        found.append(not_supported(f"{path}.resource", name, RESOURCES, plain=True))
+    if divisor is None or not (given := Quantity.parse(divisor)):
+        return
+    kind = _DIVIDED.get(name.partition(".")[2], "") if name in RESOURCES else "hugepages" if name.startswith(PAGES) else ""
+    choices = CPU_DIVISORS if kind == "cpu" else BYTE_DIVISORS
+    if kind and str(given) not in choices:
+        listed = " and ".join(choices) if kind == "cpu" else ", ".join(choices)
+        found.append(invalid(f"{path}.divisor", name, f"only divisor's values {listed} are supported with the {kind} resource"))
+
+
+def _key(body: Tree, path: str, found: Errors) -> None:
+    """A key of a ConfigMap or a Secret."""
+    name, key = body.get("name") or "", body.get("key") or ""
+    found += [invalid(f"{path}.name", name, reason) for reason in dns_subdomain(name)]
+    if not key:
+        found.append(required(f"{path}.key"))
+    else:
+        found += [invalid(f"{path}.key", key, reason) for reason in configuration_key(key)]
+
+
+def _line(body: Tree, path: str, found: Errors) -> None:
+    """A line of a file in a volume."""
+    for field, reasons in (("key", relaxed_environment_name), ("volumeName", dns_label)):
+        if not body.get(field):
+            found.append(required(f"{path}.{field}"))
+        else:
+            found += [invalid(f"{path}.{field}", body[field], reason) for reason in reasons(body[field])]
+    if not body.get("path"):
+        found.append(required(f"{path}.path"))
+    else:
+        descending(body["path"], f"{path}.path", found, relative=False)
+
+
+_SOURCES = {"fieldRef": _own_field, "resourceFieldRef": _resource, "configMapKeyRef": _key, "secretKeyRef": _key, "fileKeyRef": _line}
+
+
+def _whole_source(source: Tree, path: str, position: int, options: Options, found: Errors) -> None:
+    prefix = source.get("prefix")
+    if prefix:
+        found += [invalid(f"{path}[{position}].prefix", prefix, reason) for reason in _name(prefix, options)]
+    given = [name for name in ("configMapRef", "secretRef") if source.get(name) is not None]
+    for name in given:
+        text, where = source[name].get("name") or "", f"{path}[{position}].{name}.name"
+        if not text:
+            found.append(required(where))
+        else:
+            found += [invalid(where, text, reason) for reason in dns_subdomain(text)]
+    if not given:
+        found.append(invalid(path, "", "must specify one of: `configMapRef` or `secretRef`"))
+    elif len(given) > 1:
+        found.append(invalid(path, "", "may not have more than one field specified at a time"))
+
+
+def reads_files(spec: Tree) -> bool:
+    """Whether a variable is a line of a file."""
+    for kind in KINDS:
+        for container in spec.get(kind) or ():
+            for variable in container.get("env") or ():
+                if "valueFrom" in variable and "fileKeyRef" in (variable["valueFrom"] or ()):
+                    return True
+    return False
+
+
+def files(spec: Tree, path: str, found: Errors) -> None:
+    """Variables that are lines of files: these lie in a directory that the pod brings along."""
+    for container, where in containers_of(spec, path):
+        for position, variable in enumerate(container.get("env") or ()):
+            line = (variable.get("valueFrom") or {}).get("fileKeyRef")
+            if line is None:
+                continue
+            name, at = line.get("volumeName") or "", f"{where}.env[{position}].valueFrom.fileKeyRef.volumeName"
+            volume = {volume.get("name") or "": volume for volume in spec.get("volumes") or ()}.get(name)
+            if volume is None:
+                found.append(not_found(at, name))
+            elif volume.get("emptyDir") is None and len(volume) > 1:
+                found.append(invalid(at, name, "referenced volume must be of type emptyDir"))

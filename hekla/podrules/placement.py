@@ -1,0 +1,197 @@
+"""What steers a pod to a node: affinity, tolerations, spreading.  Only the syntax is judged; whether there is such a node is the
+scheduler's to say."""
+
+from __future__ import annotations
+
+from hekla.api.fielderrors import duplicate, forbidden, invalid, not_supported, required
+from hekla.api.fieldrules import Errors, Tree, label_key, label_value, one_of, selector
+from hekla.api.syntax import dns_label, dns_subdomain
+from hekla.podrules.options import Options
+
+USUAL = tuple(
+    {"key": f"node.kubernetes.io/{what}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+    for what in ("not-ready", "unreachable")
+)
+"""Tolerations that every pod of a server has."""
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+OPERATORS = ("Equal", "Exists", "Lt", "Gt")
+UNSATISFIABLE = ("DoNotSchedule", "ScheduleAnyway")
+INCLUSIONS = ("Honor", "Ignore")
+HARD, SOFT = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
+NO_SELECTOR = "must not be specified when labelSelector is not set"
+IN_BOTH = "exists in both matchLabelKeys and labelSelector"
+
+
+def affinity(value: Tree, path: str, found: Errors) -> None:
+    node = value.get("nodeAffinity") or {}
+    if node.get(HARD) is not None:
+        node_selector(node[HARD], f"{path}.nodeAffinity.{HARD}", found)
+    for position, term in enumerate(node.get(SOFT) or ()):
+        where = f"{path}.nodeAffinity.{SOFT}[{position}]"
+        _weight(term, where, found)
+        _node_term(term.get("preference") or {}, f"{where}.preference", found, values=False)
+    for name in ("podAffinity", "podAntiAffinity"):
+        terms = value.get(name) or {}
+        for position, term in enumerate(terms.get(HARD) or ()):
+            _pod_term(term, f"{path}.{name}.{HARD}[{position}]", found)
+        for position, term in enumerate(terms.get(SOFT) or ()):
+            where = f"{path}.{name}.{SOFT}[{position}]"
+            _weight(term, where, found)
+            _pod_term(term.get("podAffinityTerm") or {}, f"{where}.podAffinityTerm", found)
+
+
+def node_selector(value: Tree, path: str, found: Errors) -> None:
+    terms = value.get("nodeSelectorTerms") or ()
+    if not terms:
+        found.append(required(f"{path}.nodeSelectorTerms", "must have at least one node selector term"))
+    for position, term in enumerate(terms):
+        _node_term(term, f"{path}.nodeSelectorTerms[{position}]", found)
+
+
+def _node_term(term: Tree, path: str, found: Errors, *, values: bool = True) -> None:
+    """`values`: whether they have to be such as labels have; what is only preferred may name any."""
+    for position, wanted in enumerate(term.get("matchExpressions") or ()):
+        _node_labels(wanted, values, f"{path}.matchExpressions[{position}]", found)
+    for position, wanted in enumerate(term.get("matchFields") or ()):
+        _node_fields(wanted, f"{path}.matchFields[{position}]", found)
+
+
+def _node_labels(wanted: Tree, judged: bool, path: str, found: Errors) -> None:
+    key, operator, values = wanted.get("key") or "", wanted.get("operator") or "", wanted.get("values") or ()
+    if operator in ("In", "NotIn"):
+        if not values:
+            found.append(required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+    elif operator in ("Exists", "DoesNotExist"):
+        if values:
+            found.append(forbidden(f"{path}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
+    elif operator in ("Gt", "Lt"):
+        if len(values) != 1:
+            found.append(required(f"{path}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'"))
+    else:
+        found.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
+    found += [invalid(f"{path}.key", key, reason) for reason in label_key(key)]
+    for position, text in enumerate(values if judged else ()):
+        found += [invalid(f"{path}.values[{position}]", text, reason) for reason in label_value(text)]
+
+
+def _node_fields(wanted: Tree, path: str, found: Errors) -> None:
+    """A node is known by one field: its name."""
+    key, operator, values = wanted.get("key") or "", wanted.get("operator") or "", wanted.get("values") or ()
+    if operator not in ("In", "NotIn"):
+        found.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
+    elif len(values) != 1:
+        found.append(required(f"{path}.values", "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"))
+    if key != "metadata.name":
+        found.append(invalid(f"{path}.key", key, "not a valid field selector key"))
+        return
+    for position, text in enumerate(values):
+        found += [invalid(f"{path}.values[{position}]", text, reason) for reason in dns_subdomain(text)]
+
+
+def _weight(term: Tree, path: str, found: Errors) -> None:
+    weight = term.get("weight") or 0
+    if not 1 <= weight <= 100:
+        found.append(invalid(f"{path}.weight", weight, "must be in the range 1-100"))
+
+
+def _pod_term(term: Tree, path: str, found: Errors) -> None:
+    selector(term.get("labelSelector"), f"{path}.labelSelector", found)
+    selector(term.get("namespaceSelector"), f"{path}.namespaceSelector", found)
+    for name in term.get("namespaces") or ():
+        found += [invalid(f"{path}.namespace", name, reason) for reason in dns_label(name)]
+    if term.get("matchLabelKeys") or term.get("mismatchLabelKeys"):
+        label_keys(term, path, found)
+    key = term.get("topologyKey") or ""
+    if not key:
+        found.append(required(f"{path}.topologyKey", "can not be empty"))
+    found += [invalid(f"{path}.topologyKey", key, reason) for reason in label_key(key)]
+
+
+def label_keys(term: Tree, path: str, found: Errors) -> None:
+    """Labels of the pod whose values a selector is to be given, and what the selector says of them itself."""
+    wanted, unwanted, given = term.get("matchLabelKeys") or [], term.get("mismatchLabelKeys") or [], term.get("labelSelector")
+    for field, keys in (("matchLabelKeys", wanted), ("mismatchLabelKeys", unwanted)):
+        if keys and given is None:
+            found.append(forbidden(f"{path}.{field}", NO_SELECTOR))
+            continue
+        for position, key in enumerate(keys):
+            found += [invalid(f"{path}.{field}[{position}]", key, reason) for reason in label_key(key)]
+    positions = {key: position for position, key in enumerate(wanted)}
+    said = set((given or {}).get("matchLabels") or ())
+    for expression in (given or {}).get("matchExpressions") or ():
+        key = expression.get("key") or ""
+        if key in positions and key in said:
+            found.append(invalid(f"{path}[{positions[key]}]", key, IN_BOTH))
+        said.add(key)
+    for position, key in enumerate(wanted):
+        if key in unwanted:
+            found.append(invalid(f"{path}.matchLabelKeys[{position}]", key, "exists in both matchLabelKeys and mismatchLabelKeys"))
+
+
+def _former_label_keys(constraint: Tree, path: str, found: Errors) -> None:
+    """As long as a selector was not given the values, it could not say anything of them."""
+    keys, given = constraint.get("matchLabelKeys") or (), constraint.get("labelSelector")
+    if keys and given is None:
+        found.append(forbidden(f"{path}.matchLabelKeys", NO_SELECTOR))
+    said = {*((given or {}).get("matchLabels") or ()), *(term.get("key") for term in (given or {}).get("matchExpressions") or ())}
+    for position, key in enumerate(keys):
+        found += [invalid(f"{path}.matchLabelKeys[{position}]", key, reason) for reason in label_key(key)]
+        if key in said:
+            found.append(invalid(f"{path}.matchLabelKeys[{position}]", key, IN_BOTH))
+
+
+def tolerations(values: list[Tree], path: str, found: Errors) -> None:
+    for position, toleration in enumerate(values):
+        if toleration in USUAL:
+            continue
+        where = f"{path}[{position}]"
+        key, operator = toleration.get("key") or "", toleration.get("operator") or ""
+        effect, value = toleration.get("effect") or "", toleration.get("value") or ""
+        if key:
+            found += [invalid(f"{where}.key", key, reason) for reason in label_key(key)]
+        elif operator != "Exists":
+            why = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+            found.append(invalid(f"{where}.operator", operator, why))
+        if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
+            found.append(invalid(f"{where}.effect", effect, "effect must be 'NoExecute' when `tolerationSeconds` is set"))
+        if operator in ("", "Equal"):
+            reasons = label_value(value)
+            if reasons:
+                found.append(invalid(f"{where}.operator", value, ";".join(reasons)))
+        elif operator == "Exists":
+            if value:
+                found.append(invalid(f"{where}.operator", value, "value must be empty when `operator` is 'Exists'"))
+        else:  # two that only a feature takes that is off; they are named with the others all the same
+            named = OPERATORS if operator in OPERATORS else OPERATORS[:2]
+            found.append(not_supported(f"{where}.operator", operator, named))
+        one_of(effect, EFFECTS, f"{where}.effect", found)
+
+
+def topology_spread(values: list[Tree], path: str, options: Options, found: Errors) -> None:
+    for position, constraint in enumerate(values):
+        where = f"{path}[{position}]"
+        skew, key, action = constraint.get("maxSkew") or 0, constraint.get("topologyKey") or "", constraint.get("whenUnsatisfiable") or ""
+        if skew <= 0:
+            found.append(invalid(f"{where}.maxSkew", skew, "must be greater than zero"))
+        if not key:
+            found.append(required(f"{where}.topologyKey", "can not be empty"))
+        one_of(action, UNSATISFIABLE, f"{where}.whenUnsatisfiable", found, known=True)
+        if any(((one.get("topologyKey") or ""), (one.get("whenUnsatisfiable") or "")) == (key, action) for one in values[position + 1 :]):
+            found.append(duplicate(f"{where}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}"))
+        _domains(constraint, action, f"{where}.minDomains", found)
+        for field in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
+            if constraint.get(field) is not None:
+                one_of(constraint[field], INCLUSIONS, f"{where}.{field}", found, known=True)
+        if constraint.get("matchLabelKeys"):
+            (label_keys if options.features else _former_label_keys)(constraint, where, found)
+        selector(constraint.get("labelSelector"), f"{where}.labelSelector", found)
+
+
+def _domains(constraint: Tree, action: str, path: str, found: Errors) -> None:
+    least = constraint.get("minDomains")
+    if least is None:
+        return
+    if least <= 0:
+        found.append(invalid(path, least, "must be greater than zero"))
+    if action != "DoNotSchedule":
+        found.append(invalid(path, least, f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"))

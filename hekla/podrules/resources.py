@@ -1,0 +1,254 @@
+"""Requests and limits of containers and of whole pods, and claims on devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import lru_cache
+
+from hekla.api.fielderrors import duplicate, forbidden, invalid, not_found, not_supported, required
+from hekla.api.fieldrules import Errors, Tree, label_key
+from hekla.api.quantity import ZERO, Quantity, QuantityError, Wire
+from hekla.api.syntax import Reasons, dns_label, dns_subdomain
+
+PAGES = "hugepages-"
+OF_CONTAINERS = frozenset({"cpu", "memory", "ephemeral-storage"})
+COUNTED = frozenset({
+    "pods", "replicationcontrollers", "resourcequotas", "services", "secrets", "configmaps", "persistentvolumeclaims",
+    "services.nodeports", "services.loadbalancers",
+})  # fmt: skip
+"""Resources of namespaces that are whole numbers."""
+KNOWN = frozenset({
+    *OF_CONTAINERS, *COUNTED, "storage", "requests.cpu", "requests.memory", "requests.storage", "requests.ephemeral-storage",
+    "limits.cpu", "limits.memory", "limits.ephemeral-storage",
+})  # fmt: skip
+"""Names without a prefix that mean something, if not for containers."""
+OF_PODS = ("cpu", "hugepages-", "memory")
+_CLAIM_FORMS = ("resourceClaimName", "resourceClaimTemplateName")
+
+Amounts = Mapping[str, Quantity]
+amount = Quantity.parse
+
+
+def amounts(resources: Tree, field: str) -> dict[str, Quantity]:
+    return {name: amount(text) for name, text in (resources.get(field) or {}).items()}
+
+
+def is_native(name: str) -> bool:
+    return "/" not in name or "kubernetes.io/" in name
+
+
+@lru_cache(maxsize=4096)
+def is_extended(name: str) -> bool:
+    """A resource that Kubernetes does not know: devices, licences.  Whole numbers, never overcommitted."""
+    return not is_native(name) and not name.startswith("requests.") and not label_key(f"requests.{name}")
+
+
+def is_integer(name: str) -> bool:
+    return name in COUNTED or is_extended(name)
+
+
+def is_whole(value: Quantity) -> bool:
+    """In thousandths, which is as finely as resources are counted."""
+    return value.milli() % 1000 == 0
+
+
+@lru_cache(maxsize=4096)
+def _container_name(name: str) -> Reasons:
+    reasons = _any_name(name)
+    if "/" not in name and name not in OF_CONTAINERS and not name.startswith(PAGES):
+        return (*reasons, "must be a standard resource for containers")
+    if not is_native(name) and not is_extended(name):
+        return (*reasons, "doesn't follow extended resource name standard")
+    return reasons
+
+
+def _any_name(name: str) -> Reasons:
+    reasons = label_key(name)
+    if not reasons and "/" not in name and name not in KNOWN and not name.startswith((PAGES, f"requests.{PAGES}")):
+        return ("must be a standard resource type or fully qualified",)
+    return reasons
+
+
+@lru_cache(maxsize=4096)
+def _amount_reasons(name: str, value: Quantity) -> Reasons:
+    reasons = []
+    if value < ZERO:
+        reasons.append("must be greater than or equal to 0")
+    if is_integer(name) and not is_whole(value):
+        reasons.append("must be an integer")
+    if name.startswith(PAGES) and not _in_pages(name, value):
+        reasons.append(f"{value} is not positive integer multiple of {name}")
+    return tuple(reasons)
+
+
+def _in_pages(name: str, value: Quantity) -> bool:
+    try:
+        page = amount(name.removeprefix(PAGES))
+    except QuantityError:
+        return False
+    return page > ZERO and is_whole(page) and abs(value.whole()) % page.whole() == 0
+
+
+def of_container(resources: Tree, claims: Collection[str], path: str, found: Errors) -> None:
+    """`resources` of a container in a pod that has these claims on devices."""
+    limits, requests = resources.get("limits"), resources.get("requests")
+    if not resources.get("claims") and _right(tuple(limits.items()) if limits else (), tuple(requests.items()) if requests else ()):
+        return
+    _requirements(resources, _container_names, claims, path, found)
+
+
+@lru_cache(maxsize=4096)
+def _right(limits: tuple[tuple[str, Wire], ...], requests: tuple[tuple[str, Wire], ...]) -> bool:
+    """Most containers ask for what others asked for."""
+    found: Errors = []
+    _requirements({"limits": dict(limits), "requests": dict(requests)}, _container_names, (), "", found)
+    return not found
+
+
+def _container_names(name: str, path: str, found: Errors) -> None:
+    found += [invalid(path, name, reason) for reason in _container_name(name)]
+
+
+def _pod_names(name: str, path: str, found: Errors) -> None:
+    reasons = _any_name(name)
+    found += [invalid(path, name, reason) for reason in reasons]
+    if not reasons and name not in OF_PODS and not name.startswith(PAGES):
+        found.append(not_supported(path, name, OF_PODS))
+
+
+def _requirements(
+    resources: Tree, check_name: Callable[[str, str, Errors], None], claims: Collection[str], path: str, found: Errors
+) -> None:
+    limits, requests = amounts(resources, "limits"), amounts(resources, "requests")
+    for field, given in (("limits", limits), ("requests", requests)):
+        for name, value in given.items():
+            where = f"{path}.{field}[{name}]"
+            check_name(name, where, found)
+            found += [invalid(where, str(value), reason) for reason in _amount_reasons(name, value)]
+            if given is requests:
+                _against_limit(name, value, limits.get(name), path, found)
+    names = limits.keys() | requests.keys()
+    if "cpu" not in names and "memory" not in names and any(name.startswith(PAGES) for name in names):
+        found.append(forbidden(path, "HugePages require cpu or memory"))
+    if resources.get("claims"):
+        _claims(resources["claims"], claims, f"{path}.claims", found)
+
+
+def _against_limit(name: str, request: Quantity, limit: Quantity | None, path: str, found: Errors) -> None:
+    overcommit = is_native(name) and not name.startswith(PAGES)
+    if limit is None:
+        if not overcommit:
+            found.append(required(f"{path}.limits", "Limit must be set for non overcommitable resources"))
+    elif not overcommit and request != limit:
+        found.append(invalid(f"{path}.requests", str(request), f"must be equal to {name} limit of {limit}"))
+    elif request > limit:
+        found.append(invalid(f"{path}.requests", str(request), f"must be less than or equal to {name} limit of {limit}"))
+
+
+def _claims(wanted: Iterable[Tree], there: Collection[str], path: str, found: Errors) -> None:
+    """Claims of the pod that a container uses: all of one, or some of its requests."""
+    seen: set[str] = set()
+    for position, claim in enumerate(wanted):
+        where, name, request = f"{path}[{position}]", claim.get("name") or "", claim.get("request") or ""
+        if not name:
+            found.append(required(where))
+            continue
+        if name in seen:
+            found.append(duplicate(where, name))
+        else:
+            key = f"{name}/{request}" if request else name
+            if request:
+                found += [invalid(f"{where}.request", request, reason) for reason in dns_label(request)]
+            if key in seen:
+                found.append(duplicate(where, key))
+            elif not request:
+                found += [
+                    duplicate(where, name) for other in seen if other.partition("/")[::2] != (name, "") and other.startswith(f"{name}/")
+                ]
+            seen.add(key)
+        if name not in there:
+            known = f": {', '.join(sorted(there))}" if there else " which is empty"
+            found.append(not_found(where, name, f"must be one of the names in pod.spec.resourceClaims{known}"))
+
+
+def pod_claims(claims: Iterable[Tree], path: str, found: Errors) -> None:
+    """`spec.resourceClaims` of a pod."""
+    seen: set[str] = set()
+    for position, claim in enumerate(claims):
+        where, name = f"{path}[{position}]", claim.get("name") or ""
+        if not name:
+            found.append(required(f"{where}.name"))
+        elif name in seen:
+            found.append(duplicate(f"{where}.name", name))
+        else:
+            found += [invalid(f"{where}.name", name, reason) for reason in dns_label(name)]
+            seen.add(name)
+        given = [form for form in _CLAIM_FORMS if claim.get(form) is not None]
+        if len(given) == len(_CLAIM_FORMS):
+            found.append(invalid(where, claim, "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"))
+        elif not given:
+            found.append(invalid(where, claim, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"))
+        for form in given:
+            found += [invalid(f"{where}.{form}", claim[form], reason) for reason in dns_subdomain(claim[form])]
+
+
+def of_pod(spec: Tree, path: str, found: Errors) -> None:
+    """`spec.resources` of a pod: it must cover what its containers ask for together, and each of their limits."""
+    resources = spec["resources"]
+    if (spec.get("os") or {}).get("name") == "windows":
+        found.append(forbidden(path, "may not be set for a windows pod"))
+        return
+    if resources.get("claims"):
+        found.append(forbidden(f"{path}.claims", "claims may not be set for Resources at pod-level"))
+    there = [claim["name"] for claim in spec.get("resourceClaims") or () if claim.get("name")]
+    _requirements(resources, _pod_names, there, path, found)
+    limits, requests = amounts(resources, "limits"), amounts(resources, "requests")
+    asked = aggregate(spec, lambda given: amounts(given, "requests"))
+    for name, request in requests.items():
+        if name in asked and request < asked[name]:
+            why = f"must be greater than or equal to aggregate container requests of {asked[name]}"
+            found.append(invalid(f"{path}.requests[{name}]", str(request), why))
+    _cover_limits(spec, limits, path, found)
+
+
+def _cover_limits(spec: Tree, limits: Amounts, path: str, found: Errors) -> None:
+    taken = aggregate(spec, lambda given: amounts(given, "limits"))
+    for name, limit in limits.items():
+        if name.startswith(PAGES) and name in taken and limit < taken[name]:
+            why = f"must be greater than or equal to aggregate container limits of {taken[name]}"
+            found.append(invalid(f"{path}.limits[{name}]", str(limit), why))
+    for position, container in enumerate(spec.get("containers") or ()):
+        for name, own in amounts(container.get("resources") or {}, "limits").items():
+            if name in limits and own > limits[name]:
+                why = f"must be less than or equal to pod limits of {limits[name]}"
+                found.append(invalid(f"{path}.containers[{position}][{name}].limits", str(own), why))
+
+
+def aggregate(spec: Tree, part: Callable[[Tree], Amounts]) -> dict[str, Quantity]:
+    """A part of the containers' resources at once: of all that run side by side, or of one init container beside the
+    restartable ones."""
+    total: dict[str, Quantity] = {}
+    for container in spec.get("containers") or ():
+        _add(total, part(container.get("resources") or {}))
+    beside: dict[str, Quantity] = {}
+    peak: dict[str, Quantity] = {}
+    for container in spec.get("initContainers") or ():
+        requests = dict(part(container.get("resources") or {}))
+        if container.get("restartPolicy") == "Always":
+            _add(total, requests)
+            _add(beside, requests)
+            requests = {}
+        _raise_to(peak, {name: value + beside.get(name, ZERO) for name, value in requests.items()} or beside)
+    _raise_to(total, peak)
+    return total
+
+
+def _add(total: dict[str, Quantity], more: Amounts) -> None:
+    for name, value in more.items():
+        total[name] = total[name] + value if name in total else value
+
+
+def _raise_to(total: dict[str, Quantity], least: Amounts) -> None:
+    for name, value in least.items():
+        if name not in total or total[name] < value:
+            total[name] = value

@@ -1,0 +1,168 @@
+"""The walk through a pod's spec, in the order in which Kubernetes finds mistakes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from hekla.api.fielderrors import forbidden, invalid, required
+from hekla.api.fieldrules import Errors, Tree, check_annotations, label_key, labels, one_of
+from hekla.api.syntax import dns_label, dns_subdomain
+from hekla.podrules import containers, environment, hosting, placement, profiles, resources, security, systems, volumes
+from hekla.podrules.options import Options
+from hekla.podrules.walking import containers_of
+
+RESTART = ("Always", "OnFailure", "Never")
+DNS = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
+PREEMPTION = ("PreemptLowerPriority", "Never")
+LARGEST_DEADLINE = 2**31 - 1
+STATIC = "kubernetes.io/config.mirror"
+"""The annotation of a pod that a node runs by itself."""
+
+
+def template(value: Tree, path: str, options: Options, found: Errors) -> None:
+    """A PodTemplateSpec."""
+    meta, spec = value.get("metadata") or {}, value.get("spec") or {}
+    given = meta.get("annotations") or {}
+    labels(meta.get("labels"), f"{path}.labels", found)
+    check_annotations(given, f"{path}.annotations", found)
+    profiles.annotated(given, spec, f"{path}.annotations", found)
+    pod_spec(spec, f"{path}.spec", options, found)
+    profiles.agreement(given, spec, f"{path}.spec", found)
+    if spec.get("ephemeralContainers"):
+        found.append(forbidden(f"{path}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template"))
+
+
+def around(metadata: Tree, spec: Tree, found: Errors) -> None:
+    """What a new pod's metadata and its spec have to do with each other."""
+    given = metadata.get("annotations")
+    if given and "kubernetes.io/" in "".join(given):
+        profiles.annotated(given, spec, "metadata.annotations", found)
+        if STATIC in given and spec.get("resourceClaims"):
+            found.append(forbidden("", "static pods do not support resource claims"))
+        profiles.agreement(given, spec, "spec", found)
+    if spec.get("volumes"):
+        volumes.made_for(metadata.get("name") or "", spec["volumes"], "spec.volumes", found)
+
+
+def pod_spec(spec: Tree, path: str, options: Options, found: Errors) -> None:
+    """A PodSpec."""
+    mounted = volumes.sound(spec.get("volumes") or (), f"{path}.volumes", options, found)
+    if spec.get("resourceClaims"):
+        resources.pod_claims(spec["resourceClaims"], f"{path}.resourceClaims", found)
+    containers.check(spec, mounted, path, options, found)
+    if options.resources and spec.get("resources") is not None:
+        resources.of_pod(spec, f"{path}.resources", found)
+    if spec.get("hostNetwork"):
+        hosting.ports(spec, path, found)
+    if spec.get("restartPolicy") not in RESTART:
+        one_of(spec.get("restartPolicy"), RESTART, f"{path}.restartPolicy", found)
+    if spec.get("dnsPolicy") not in DNS:
+        one_of(spec.get("dnsPolicy"), DNS, f"{path}.dnsPolicy", found)
+    if spec.get("nodeSelector"):
+        labels(spec["nodeSelector"], f"{path}.nodeSelector", found)
+    if spec.get("securityContext") or spec.get("shareProcessNamespace"):
+        security.pod(spec, f"{path}.securityContext", options, found)
+    if spec.get("affinity"):
+        placement.affinity(spec["affinity"], f"{path}.affinity", found)
+    if spec.get("dnsConfig") is not None or spec.get("dnsPolicy") == "None":
+        hosting.lookups(spec.get("dnsConfig"), spec.get("dnsPolicy"), f"{path}.dnsConfig", options, found)
+    if "schedulingGates" in spec or "readinessGates" in spec:
+        _gates(spec, path, found)
+    if spec.get("topologySpreadConstraints"):
+        placement.topology_spread(spec["topologySpreadConstraints"], f"{path}.topologySpreadConstraints", options, found)
+    if systems.has_options(spec):
+        systems.host_processes(spec, path, found)
+    if spec.get("hostUsers") is False:
+        _own_users(spec, path, found)
+    if spec.get("hostnameOverride") is not None:
+        hosting.hostname(spec, f"{path}.hostnameOverride", found)
+    _names(spec, path, found)
+    if spec.get("overhead"):
+        resources.of_container({"limits": spec["overhead"]}, (), f"{path}.overhead", found)
+    if spec.get("os") is not None:
+        systems.check(spec, path, found)
+    if spec.get("schedulingGroup") is not None and not options.features:
+        _group(spec["schedulingGroup"], f"{path}.schedulingGroup.podGroupName", found)
+    if environment.reads_files(spec):
+        environment.files(spec, path, found)
+
+
+def _gates(spec: Tree, path: str, found: Errors) -> None:
+    for position, gate in enumerate(spec.get("readinessGates") or ()):
+        kind = gate.get("conditionType") or ""
+        found += [invalid(f"{path}.readinessGates[{position}].conditionType", kind, reason) for reason in label_key(kind)]
+    seen: set[str] = set()
+    for position, gate in enumerate(spec.get("schedulingGates") or ()):
+        name, where = gate.get("name") or "", f"{path}.schedulingGates[{position}]"
+        found += [invalid(where, name, reason) for reason in label_key(name)]
+        containers.unique(name, seen, where, found)
+
+
+def _own_users(spec: Tree, path: str, found: Errors) -> None:
+    """A pod with users of its own shares nothing with its node that they could not tell apart."""
+    for field, shown in (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")):
+        if spec.get(field):
+            found.append(forbidden(f"{path}.{shown}", "when `hostUsers` is false"))
+    for container, where in containers_of(spec, path):
+        if container.get("volumeDevices"):
+            found.append(forbidden(f"{where}.volumeDevices", "when `hostUsers` is false"))
+
+
+_subdomain = lru_cache(maxsize=4096)(dns_subdomain)
+"""Of names that many pods share."""
+
+
+def _names(spec: Tree, path: str, found: Errors) -> None:
+    for field in ("serviceAccountName", "nodeName"):
+        if spec.get(field):
+            found += [invalid(f"{path}.{field}", spec[field], reason) for reason in _subdomain(spec[field])]
+    deadline = spec.get("activeDeadlineSeconds")
+    if deadline is not None and not 1 <= deadline <= LARGEST_DEADLINE:
+        found.append(invalid(f"{path}.activeDeadlineSeconds", deadline, f"must be between 1 and {LARGEST_DEADLINE}, inclusive"))
+    for field in ("hostname", "subdomain"):
+        if spec.get(field):
+            found += [invalid(f"{path}.{field}", spec[field], reason) for reason in dns_label(spec[field])]
+    if spec.get("tolerations"):
+        placement.tolerations(spec["tolerations"], f"{path}.tolerations", found)
+    if spec.get("hostAliases"):
+        hosting.aliases(spec["hostAliases"], f"{path}.hostAliases", found)
+    rank, runtime, preemption = spec.get("priorityClassName"), spec.get("runtimeClassName"), spec.get("preemptionPolicy")
+    if rank:
+        found += [invalid(f"{path}.priorityClassName", rank, reason) for reason in _subdomain(rank)]
+    if runtime is not None:
+        found += [invalid(f"{path}.runtimeClassName", runtime, reason) for reason in _subdomain(runtime)]
+    if preemption is not None and preemption not in PREEMPTION:
+        one_of(preemption, PREEMPTION, f"{path}.preemptionPolicy", found, needed=True)
+
+
+def _group(group: Tree, path: str, found: Errors) -> None:
+    name = group.get("podGroupName")
+    if name is None:
+        found.append(invalid(path, None, "must specify one of: `podGroupName`"))
+    else:
+        found += [invalid(path, name, reason) for reason in dns_subdomain(name)]
+
+
+def pods_alone(spec: Tree, path: str, found: Errors) -> None:
+    """What is refused of pods and let through in templates: blanks round an image, and the token of an account that is not named."""
+    if not spec.get("serviceAccountName"):
+        for position, volume in enumerate(spec.get("volumes") or ()):
+            for index, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
+                if source.get("serviceAccountToken") is not None:
+                    where = f"{path}.volumes[{position}].projected.sources[{index}].serviceAccountToken"
+                    found.append(forbidden(where, "must not be specified when serviceAccountName is not set"))
+    images(spec, path, found)
+
+
+def images(spec: Tree, path: str, found: Errors) -> None:
+    for name in ("containers", "initContainers"):
+        for position, container in enumerate(spec.get(name) or ()):
+            containers.image(container, f"{path}.{name}[{position}]", found)
+
+
+def updated_images(spec: Tree, path: str, found: Errors) -> None:
+    """What an update is told of images once more."""
+    for name in ("containers", "initContainers"):
+        for position, container in enumerate(spec.get(name) or ()):
+            if not container.get("image"):
+                found.append(required(f"{path}.{name}[{position}].image"))

@@ -1,0 +1,16 @@
+"""All containers of a pod, of whatever kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hekla.api.fieldrules import Tree
+
+KINDS = ("initContainers", "containers", "ephemeralContainers")
+
+
+def containers_of(spec: Tree, path: str) -> Iterator[tuple[Tree, str]]:
+    """Each with where it stands, those first that start first."""
+    for kind in KINDS:
+        for position, container in enumerate(spec.get(kind) or ()):
+            yield container, f"{path}.{kind}[{position}]"
