@@ -61,7 +61,7 @@ async def test_scratch_space_has_a_size(live: Cluster) -> None:
         await live.gone(name)
     base, _ = cgroups.find()
     places = [Path("/dev/shm"), *(base.directories if base is not None else ())]
-    for _ in range(400):  # the directories go after the object
+    for _ in range(1200):  # the directories go after the object
         left = [path for place in places for path in place.glob(f"{name_of(live.agent.root)}/*-*")]
         if not left:
             break
@@ -79,7 +79,7 @@ async def test_a_node_that_runs_short_says_so_and_evicts(tmp_path: Path) -> None
         assert pod["status"]["reason"] == "Evicted"
         assert pod["status"]["message"].startswith("The node was low on resource: memory. Threshold quantity: 1000Ti, available: ")
         assert "Container c was using " in pod["status"]["message"]
-        for _ in range(200):
+        for _ in range(600):
             node = await live.client.get(core.NODE.untyped, NODE_NAME)
             if condition(node, "MemoryPressure").get("status") == "True":
                 break

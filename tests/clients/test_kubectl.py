@@ -95,7 +95,7 @@ def user(request: pytest.FixtureRequest, kubeconfig: Path, kubectl: Kubectl, api
 def web(user: Walker) -> Iterator[Walker]:
     """The user, with a deployment that is there."""
     user("apply", "-f", "-", stdin=WEB)
-    user("rollout", "status", "deployment/web", "--timeout=30s")
+    user("rollout", "status", "deployment/web", "--timeout=60s")
     yield user
     user("delete", "deployment", "web", "--wait=false")
 
@@ -112,7 +112,7 @@ def screen_of(walker: Walker, *words: str, typed: bytes, **environment: str) -> 
     )  # fmt: skip
     os.close(theirs)
     seen, sent = b"", False
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + 60
     try:
         while time.monotonic() < deadline:
             if not sent and (b"ready" in seen or b"pressing enter" in seen):
@@ -198,21 +198,21 @@ def test_edit_patch_label_annotate(user: Walker, tmp_path: Path) -> None:
 
 def test_rollout_scale_and_set(web: Walker) -> None:
     assert web("scale", "deployment", "web", "--replicas=2") == "deployment.apps/web scaled\n"
-    web("rollout", "status", "deployment/web", "--timeout=30s")
+    web("rollout", "status", "deployment/web", "--timeout=60s")
     assert web.run("scale", "deployment", "web", "--current-replicas=5", "--replicas=1").returncode == 1
     web("set", "image", "deployment/web", "c=busybox:2")
     web("set", "env", "deployment/web", "COLOR=red")
     web("set", "resources", "deployment/web", "-c", "c", "--requests=cpu=10m")
-    assert "successfully rolled out" in web("rollout", "status", "deployment/web", "--timeout=40s")
+    assert "successfully rolled out" in web("rollout", "status", "deployment/web", "--timeout=60s")
     assert web("rollout", "history", "deployment/web").count("<none>") >= 2
     assert "busybox:2" in web("rollout", "history", "deployment/web", "--revision=2")
     assert "rolled back" in web("rollout", "undo", "deployment/web", "--to-revision=1")
-    web("rollout", "status", "deployment/web", "--timeout=40s")
+    web("rollout", "status", "deployment/web", "--timeout=60s")
     assert web.get("deployment/web", "{.spec.template.spec.containers[0].image}") == "busybox:1"
     assert "paused" in web("rollout", "pause", "deployment/web")
     assert "resumed" in web("rollout", "resume", "deployment/web")
     assert "restarted" in web("rollout", "restart", "deployment/web")
-    web("rollout", "status", "deployment/web", "--timeout=40s")
+    web("rollout", "status", "deployment/web", "--timeout=60s")
     assert web("autoscale", "deployment", "web", "--min=1", "--max=3", "--cpu-percent=80").startswith("horizontalpodautoscaler")
     assert "1         3" in web("get", "hpa", "web")
     web("delete", "hpa", "web")
@@ -222,15 +222,15 @@ def test_rollout_scale_and_set(web: Walker) -> None:
 
 
 def test_wait(web: Walker) -> None:
-    assert "condition met" in web("wait", "--for=condition=Available", "deployment/web", "--timeout=20s")
-    assert "condition met" in web("wait", "--for=condition=Ready", "pod", "-l", "app=web", "--timeout=20s")
-    assert "condition met" in web("wait", "--for=jsonpath={.status.readyReplicas}=1", "deployment/web", "--timeout=20s")
+    assert "condition met" in web("wait", "--for=condition=Available", "deployment/web", "--timeout=60s")
+    assert "condition met" in web("wait", "--for=condition=Ready", "pod", "-l", "app=web", "--timeout=60s")
+    assert "condition met" in web("wait", "--for=jsonpath={.status.readyReplicas}=1", "deployment/web", "--timeout=60s")
     late = web.run("wait", "--for=condition=Progressing=False", "deployment/web", "--timeout=1s")
     assert late.returncode == 1 and "timed out" in late.stderr
-    with web.started("wait", "--for=create", "configmap/expected", "--timeout=20s") as waiting:
+    with web.started("wait", "--for=create", "configmap/expected", "--timeout=60s") as waiting:
         web("create", "configmap", "expected")
         assert waiting.wait(20) == 0
-    with web.started("wait", "--for=delete", "configmap/expected", "--timeout=20s") as waiting:
+    with web.started("wait", "--for=delete", "configmap/expected", "--timeout=60s") as waiting:
         web("delete", "configmap", "expected")
         assert waiting.wait(20) == 0
 
@@ -277,7 +277,7 @@ def test_taint_cordon_and_drain(user: Walker, api: Api, spare: str) -> None:
     assert "SchedulingDisabled" in user("get", "node", spare)
     lonely = user.run("drain", spare, "--timeout=10s")
     assert lonely.returncode == 1 and "cannot delete" in lonely.stderr  # nobody would make the pod again
-    assert "drained" in user("drain", spare, "--force", "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=40s", timeout=60)
+    assert "drained" in user("drain", spare, "--force", "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=60s", timeout=90)
     assert api.get(user.ns.path("pods", "alone")).status == 404
     assert "uncordoned" in user("uncordon", spare)
 
@@ -361,7 +361,7 @@ def test_debug(user: Walker, sleeper: str) -> None:
     )  # fmt: skip
     assert b"heard words" in shown and code == 0, shown
     user("debug", sleeper, "--copy-to", f"copy-{name}", "--image=busybox", "--profile=general", "--", "sleep", "60")
-    user("wait", "--for=condition=Ready", f"pod/copy-{name}", "--timeout=20s")
+    user("wait", "--for=condition=Ready", f"pod/copy-{name}", "--timeout=60s")
     user("delete", "pod", f"copy-{name}", "--grace-period=0", "--force")
 
 

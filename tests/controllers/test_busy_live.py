@@ -124,7 +124,7 @@ async def test_a_turn_ends_with_its_job(scene: Scene) -> None:
     await scene.cluster.until(lambda: scene.held_back("gone") == "Pending", lambda: scene.held_back("gone"))
     turn = scene.controller._memory["default/gone"].turn = asyncio.Event()
     await scene.cluster.client.delete(batch.JOB, "gone", "default", propagation="Background")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await turn.wait()
 
 

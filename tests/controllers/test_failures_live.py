@@ -19,7 +19,7 @@ from tests.local.home import home
 
 JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
 PODS = "/api/v1/namespaces/default/pods"
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class Cluster:

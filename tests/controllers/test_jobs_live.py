@@ -62,7 +62,7 @@ async def test_a_failed_pod_stops_the_job(cluster: Cluster, action: str, passing
 async def _told(cluster: Cluster, name: str, reason: str) -> list[dict[str, object]]:
     import asyncio
 
-    for _ in range(200):
+    for _ in range(1200):
         if found := await cluster.events(name, reason):
             return found
         await asyncio.sleep(0.05)

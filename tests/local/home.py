@@ -122,3 +122,12 @@ def until(what: str, look: Callable[[], Any], seconds: float = 60.0) -> Any:
         assert time.monotonic() < deadline, f"not in time: {what}"
         time.sleep(0.05)
     return seen
+
+
+def below(directory: Path) -> Iterator[tuple[Path, int]]:
+    """What is in a directory, and its mode, without what goes while the cluster is at work."""
+    for where, directories, files in os.walk(directory):
+        for name in directories + files:
+            path = Path(where, name)
+            with suppress(FileNotFoundError):
+                yield path, path.lstat().st_mode

@@ -123,7 +123,12 @@ async def test_a_node_that_falls_silent_is_unknown_and_comes_back(client, namesp
     assert (target["reason"], target["status"]) == ("DeletionByTaintManager", "True")
     long = await client.get(core.POD.untyped, "long", namespace)
     assert "deletionTimestamp" not in long["metadata"]
-    assert next(c for c in long["status"]["conditions"] if c["type"] == "Ready")["status"] == "False"
+
+    async def told() -> bool:
+        found = await client.get(core.POD.untyped, "long", namespace)
+        return any(c["type"] == "Ready" and c["status"] == "False" for c in found["status"]["conditions"])
+
+    await eventually(told)
 
     await first.say(Ready="True")
     first.task = asyncio.create_task(first.renew())

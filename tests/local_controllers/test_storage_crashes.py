@@ -33,13 +33,13 @@ async def test_every_claim_has_a_volume_of_its_own_in_the_end(tmp_path: Path) ->
                     found = (await client.list(CLAIMS, namespace)).items
                     return sum(one["status"].get("phase") == "Bound" for one in found) >= goal
 
-                await eventually(look, 30)
+                await eventually(look)
 
             for goal in (1, EACH):
                 with controllers(server, flag) as process:
                     await bound(goal)
                     process.kill()
-                    process.wait(10)
+                    process.wait(60)
             with controllers(server, flag):
                 await bound(2 * EACH)
 

@@ -59,7 +59,7 @@ async def test_what_was_begun_is_finished_once(client, namespace, kubelet, contr
             and count
         )
 
-    status = await eventually(settled, 60)
+    status = await eventually(settled)
     life.cancel()
     assert status["succeeded"] == 24 and "failed" not in status
     pods = await kubelet.pods()

@@ -40,13 +40,13 @@ class Fort:
     def start(self, ns: Namespace, name: str, script: str, **spec: Any) -> str:
         """Starts a pod and waits until it runs."""
         self.api.create(ns.path("pods"), shell(name, self.node, script, **spec))
-        self.api.wait(ns.path("pods", name), lambda pod: pod["status"]["phase"] == "Running", 20)
+        self.api.wait(ns.path("pods", name), lambda pod: pod["status"]["phase"] == "Running")
         return name
 
     def said(self, ns: Namespace, name: str, script: str, **spec: Any) -> str:
         """What a pod printed, run to its end."""
         self.api.create(ns.path("pods"), shell(name, self.node, script, **spec))
-        self.api.wait(ns.path("pods", name), lambda pod: pod["status"]["phase"] in ("Succeeded", "Failed"), 20)
+        self.api.wait(ns.path("pods", name), lambda pod: pod["status"]["phase"] in ("Succeeded", "Failed"))
         return self.api.get(ns.path("pods", name, "log")).text
 
     def token(self, ns: Namespace, account: str, **spec: Any) -> str:

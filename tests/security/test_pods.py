@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import stat
 
 import pytest
 
 from tests.cluster.api import Api, eventually
 from tests.cluster.conftest import Kubectl, Namespace
+from tests.local.home import below
 from tests.security.conftest import Fort
 
 HERE = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -124,8 +126,8 @@ def test_a_mounted_token_is_for_its_pod_alone(fort: Fort, ns: Namespace) -> None
                containers=[{"name": "c", "image": "busybox", "securityContext": {"runAsUser": 1000},
                             "command": ["sh", "-c", f"head -c 3 {HERE}/token; sleep 600"]}])  # fmt: skip
     assert eventually(lambda: fort.api.get(ns.path("pods", "private", "log")).text) == "eyJ"
-    for path in fort.cluster.pods.rglob("token"):
-        assert not path.resolve().stat().st_mode & 0o007 or path.is_symlink()
+    found = [mode for path, mode in below(fort.cluster.pods) if path.name == "token" and not stat.S_ISLNK(mode)]
+    assert found and not any(mode & 0o007 for mode in found)
 
 
 def test_a_pod_without_a_token_is_nobody(fort: Fort, ns: Namespace) -> None:

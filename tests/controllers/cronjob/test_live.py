@@ -46,7 +46,7 @@ async def test_one_job_a_minute_of_schedule_time(cluster: Cluster) -> None:
     await cluster.phase(made.metadata.name, "Running")
 
     async def stands(what: Callable[[batch.CronJobStatus], bool]) -> None:
-        for _ in range(400):
+        for _ in range(1200):
             state = (await cluster.client.get(batch.CRON_JOB, "tick", "default")).status
             if what(state):
                 return

@@ -13,7 +13,7 @@ GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
 QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
 PODS = "/api/v1/namespaces/default/pods"
 EVENTS = "/api/v1/namespaces/default/events"
-PATIENCE = 45.0
+PATIENCE = 60.0
 
 
 def container(command: str = "", *, cpu: str = "100m", **more: Any) -> Tree:
