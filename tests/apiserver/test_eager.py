@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from hekla.local.apiserver.server import eager
 
 
@@ -39,3 +41,44 @@ async def test_what_never_waits_is_answered_at_once():
         return "read"
 
     assert eager(request(), asyncio.get_running_loop()) == "read"
+
+
+async def test_what_waits_a_second_time_is_a_task_from_there_on():
+    loop = asyncio.get_running_loop()
+    first, second = loop.create_future(), loop.create_future()
+    tasks = []
+
+    async def request():
+        await first
+        tasks.append(asyncio.current_task())
+        found = await second
+        tasks.append(asyncio.current_task())
+        await asyncio.sleep(0)
+        return found
+
+    answer = eager(request(), loop)
+    first.set_result(None)
+    await asyncio.sleep(0)
+    second.set_result("stored")
+
+    assert await answer == "stored"
+    assert tasks[0] is None and tasks[1] is not None
+
+
+@pytest.mark.parametrize("again", [False, True])
+async def test_what_goes_wrong_behind_a_wait_is_the_answers_error(again: bool):
+    loop = asyncio.get_running_loop()
+    write = loop.create_future()
+
+    async def request():
+        try:
+            await write
+        finally:
+            if again:
+                await asyncio.sleep(0)
+
+    answer = eager(request(), loop)
+    write.set_exception(OSError("no room"))
+
+    with pytest.raises(OSError, match="no room"):
+        await answer

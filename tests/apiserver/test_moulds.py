@@ -20,6 +20,7 @@ from hekla.kube.http.server import Peer, Request, Response
 from hekla.local.apiserver.health import KUBERNETES_MINOR
 from hekla.local.apiserver.inside import reviewers
 from hekla.local.apiserver.moulds import Moulds
+from hekla.local.apiserver.objects.expressions import of_names
 from hekla.local.apiserver.writing import Writer
 from tests.apiserver.test_parts import CHANGING, SCHEMA, Inside, plain
 
@@ -310,3 +311,40 @@ async def test_a_body_that_says_a_thing_twice_is_read_whole(world: World) -> Non
     warnings = [(await world.create(JOBS.format("short"), body.encode(), "one"))[2] for body in bodies]
     assert warnings == [None, None, '299 - "duplicate field \\"spec\\""', '299 - "duplicate field \\"metadata.name\\""']
     assert world.casts == 0
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("has(object.spec.schedulerName) && object.spec.schedulerName in ['volcano']", True),
+        ("has(object.metadata.annotations) && ('a' in object.metadata.annotations || 'b' in object.metadata.annotations)", True),
+        ("object.spec.replicas > 1 ? object.spec.paused : !object.spec.paused", True),
+        ("size(object.spec.tasks) > 1", True),
+        ("object.metadata.annotations['a'] == 'b'", False),
+        ("object.metadata.annotations == object.spec.annotations", False),
+        ("object.spec.name in object.metadata.annotations", False),
+        ("'a' in object.metadata.labels", False),
+        ("has(object.metadata.labels)", False),
+        ("object.metadata.name == 'a'", False),
+        ("has(object.spec)", True),
+        ("object == oldObject", False),
+        ("request.namespace == 'a'", False),
+        ("object.spec.tasks.all(task, task.name == object.metadata.name)", False),
+        ("authorizer.group('').resource('pods').check('get').allowed()", False),
+        ("object.?spec.name.hasValue()", False),
+        ("true", True),
+    ],
+)
+def test_conditions_are_remembered_that_ask_for_names_alone(expression: str, expected: bool) -> None:
+    assert of_names(expression) is expected
+
+
+async def test_a_condition_is_asked_again_for_other_annotations(world: World) -> None:
+    spec = {**POD_SPECS[0], "schedulerName": "volcano"}
+    budget = {"volcano.sh/jdb-min-available": "1"}
+    codes = []
+    for number, noted in enumerate([{"a": "b"}, {"a": "b"}, {"a": "b"}, {"a": "c"}, budget, {"a": "d"}, {}]):
+        tree = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"p{number}", "annotations": noted}, "spec": spec}
+        codes.append((await world.create(PODS.format("short"), json.dumps(tree, separators=(",", ":")).encode(), "one"))[0])
+    assert codes == [201, 201, 201, 201, 500, 201, 201]  # nobody listens where the webhook of pods with a budget is
+    assert world.casts >= 3

@@ -41,6 +41,10 @@ HIGH_WATER = 1024 * 1024
 LINGER = 0.5
 """Seconds for which a refused body is read and dropped, so that the client gets to see the answer."""
 
+NAMES: dict[bytes, str] = {}
+"""Of headers, as they came and in lower case; requests bring the same few."""
+KNOWN_NAMES = 500
+
 STATUS_LINES = {status: b"HTTP/1.1 %d %s\r\n" % (status, reason) for status, reason in REASONS.items()}
 
 
@@ -236,7 +240,11 @@ class Connection(asyncio.Protocol):
         self._header_size += len(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        key = name.decode("latin-1").lower()
+        key = NAMES.get(name)
+        if key is None:
+            key = name.decode("latin-1").lower()
+            if len(NAMES) < KNOWN_NAMES:
+                NAMES[name] = key
         text = value.decode("latin-1")
         self._header_size += len(name) + len(value)
         if self._header_size > MAX_HEADERS:

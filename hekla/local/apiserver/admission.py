@@ -18,7 +18,7 @@ from hekla.local.apiserver.status import Refusal, details, forbidden
 from hekla.local.apiserver.store import Row
 
 if TYPE_CHECKING:
-    from hekla.local.apiserver.inside import Reviewer
+    from hekla.local.apiserver.moulds import Mould
     from hekla.local.apiserver.policies.policies import Policies
     from hekla.local.apiserver.quotas import Quotas
     from hekla.local.apiserver.webhooks import Webhooks
@@ -30,7 +30,7 @@ TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 class Attributes:
     """What admission decides about."""
 
-    __slots__ = ("call", "name", "namespace", "object", "old", "operation", "options", "resource", "settled", "subresource", "views")
+    __slots__ = ("call", "mould", "name", "namespace", "object", "old", "operation", "options", "resource", "subresource", "views")
 
     def __init__(
         self,
@@ -55,8 +55,8 @@ class Attributes:
         self.options = options
         self.views: list[tuple[Json, str, Json]] = []
         """(object, version, how a conversion webhook shows it in that version)"""
-        self.settled: set[Reviewer] | None = None
-        """Of an object that comes from a mould: who has found nothing wrong with its spec."""
+        self.mould: Mould | None = None
+        """Where a new object comes from, if it does."""
 
 
 Plugin = Callable[[Attributes], None]

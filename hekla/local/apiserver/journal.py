@@ -14,6 +14,7 @@ import os
 import sqlite3
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,7 +77,7 @@ class Journal:
         except BaseException:
             os.close(self._lock)
             raise
-        self._waiting: list[tuple[Record, Any]] = []
+        self._waiting: deque[tuple[Record, Any]] = deque()
         self._condition = threading.Condition()
         self._closing = False
         self._halted = False
@@ -135,16 +136,21 @@ class Journal:
 
     def append(self, record: Record, ticket: Any) -> None:
         """Hands a row over; the ticket comes back through `done`."""
-        with self._condition:
-            self._waiting.append((record, ticket))
-            if len(self._waiting) == 1:
+        waiting = self._waiting
+        waiting.append((record, ticket))
+        if len(waiting) == 1:
+            # The thread looks for rows under the lock before it waits, so it is either told of this one or has seen it.
+            with self._condition:
                 self._condition.notify()
 
     def take_back(self) -> list[Any]:
         """What is still waiting, taken out of the queue (after a failure)."""
-        with self._condition:
-            waiting, self._waiting = self._waiting, []
-        return [ticket for _, ticket in waiting]
+        return [ticket for _, ticket in self._taken()]
+
+    def _taken(self) -> list[tuple[Record, Any]]:
+        """What waits now; what comes meanwhile waits on."""
+        waiting = self._waiting
+        return [waiting.popleft() for _ in range(len(waiting))]
 
     def resume(self) -> None:
         with self._condition:
@@ -173,8 +179,7 @@ class Journal:
             if gather:
                 # Under load a short wait makes one transaction of several: the disk is asked less often, and nobody waits longer.
                 time.sleep(GATHER_SECONDS)
-            with self._condition:
-                batch, self._waiting = self._waiting, []
+            batch = self._taken()
             self._busy = len(batch) >= BUSY
             started = time.perf_counter()
             error = self._commit([record for record, _ in batch])

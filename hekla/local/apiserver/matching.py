@@ -193,17 +193,20 @@ def decider(authorizer: Authorizer, user: User) -> Callable[[Question], tuple[bo
 class Conditions:
     """The `matchConditions` of a webhook or a policy: all must hold."""
 
-    __slots__ = ("entries",)
+    __slots__ = ("entries", "of_names")
 
     def __init__(self, declared: Sequence[Json], *, params: bool = False) -> None:
         """Raises Unusable."""
         self.entries: list[tuple[str, str, Program]] = []
+        self.of_names = False
+        """Whether they ask for nothing but the object's spec and the names of its annotations."""
         if declared:
-            from hekla.local.apiserver.objects.expressions import condition
+            from hekla.local.apiserver.objects.expressions import condition, of_names
 
             for entry in declared:
                 text = (entry.get("expression") or "").strip()
                 self.entries.append((entry.get("name") or "", text, condition(text, params=params)))
+            self.of_names = not params and all(of_names(text) for _, text, _ in self.entries)
 
     def hold(self, scope: Json) -> bool:
         """Raises ConditionFailed, where one could not be evaluated and none said no."""

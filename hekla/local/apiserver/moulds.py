@@ -59,6 +59,8 @@ class Mould(NamedTuple):
     """What they had noted for the audit log."""
     settled: set[Reviewer]
     """Those of the reviewers that found nothing wrong with it."""
+    meant: dict[tuple[Hook, tuple[str, ...] | None], bool]
+    """(webhook, names of annotations) -> whether its conditions hold, where they ask for nothing else."""
 
     def rest(self) -> bytes:
         """The bytes behind metadata and its comma."""
@@ -115,7 +117,7 @@ class Lesson:
         if name and TOKEN.encode() in self.said:
             return None
         pieces = tuple(rest.split(name.encode())) if name else (rest,)
-        return Mould(pieces, self._shape, self.again, self._hooks, self._notes, set())
+        return Mould(pieces, self._shape, self.again, self._hooks, self._notes, set(), {})
 
 
 def token_volume(spec: Any) -> str:

@@ -365,20 +365,50 @@ def selected_name(fields: str) -> str:
     return ""
 
 
-def eager(work: Coroutine[Any, Any, Answer], loop: asyncio.AbstractEventLoop) -> Answer | asyncio.Task[Answer]:
-    """Runs a coroutine up to its first wait in the caller's step; only what has to wait becomes a task.
+def eager(work: Coroutine[Any, Any, Answer], loop: asyncio.AbstractEventLoop) -> Answer | asyncio.Future[Answer]:
+    """Runs a coroutine up to its first wait in the caller's step, and from there on when that is over; only what has to wait a second
+    time becomes a task.
 
-    Most reads and refusals never wait, and a task for each costs more than the read.
+    Reads and refusals never wait, and most writes wait for the disk alone: a task for each costs more than a read.
     """
     try:
         waiting = work.send(None)
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]  # StopIteration does not say of what
-    if asyncio.isfuture(waiting):
-        # The mark of an `await` that no task has taken up yet: with it, a second request that begins by waiting for the same
-        # write would fail.
-        waiting._asyncio_future_blocking = False
-    return loop.create_task(_go_on(work, waiting))
+    if not asyncio.isfuture(waiting):
+        return loop.create_task(_go_on(work, waiting))
+    # The mark of an `await` that no task has taken up yet: with it, a second request that begins by waiting for the same
+    # write would fail.
+    waiting._asyncio_future_blocking = False
+    answer: asyncio.Future[Answer] = loop.create_future()
+
+    def resumed(_: asyncio.Future[Any]) -> None:
+        try:
+            again = work.send(None)  # the coroutine asks the future itself what came of it
+        except StopIteration as done:
+            if not answer.done():
+                answer.set_result(done.value)
+        except Exception as error:
+            if not answer.done():
+                answer.set_exception(error)
+        else:
+            if asyncio.isfuture(again):
+                again._asyncio_future_blocking = False
+            loop.create_task(_go_on(work, again)).add_done_callback(lambda task: _hand_on(task, answer))
+
+    waiting.add_done_callback(resumed)
+    return answer
+
+
+def _hand_on(task: asyncio.Task[Answer], answer: asyncio.Future[Answer]) -> None:
+    if answer.done():
+        return
+    if task.cancelled():
+        answer.cancel()
+    elif (error := task.exception()) is not None:
+        answer.set_exception(error)
+    else:
+        answer.set_result(task.result())
 
 
 async def _go_on(work: Coroutine[Any, Any, Answer], waiting: Any) -> Answer:

@@ -31,6 +31,8 @@ from hekla.local.apiserver.store import Event, decode, encode
 log = logging.getLogger("hekla.apiserver")
 
 GROUP = "admissionregistration.k8s.io"
+ANNOTATED = 64
+"""Sets of annotations' names of which is remembered with a mould what a webhook's conditions say."""
 NAMESPACES = 1000
 """Of which a webhook remembers whether it selects them."""
 
@@ -139,6 +141,19 @@ class Chain:
     def _meant(self, hook: Hook, matched: Resource, attributes: Attributes, authorizer: Authorizer) -> bool:
         if not hook.conditions.entries and not hook.unusable:
             return True
+        mould = attributes.mould
+        if mould is None or matched is not attributes.resource or not hook.conditions.of_names:
+            return self._holds(hook, matched, attributes, authorizer)
+        annotations = attributes.object["metadata"].get("annotations") if attributes.object is not None else None
+        key = hook, None if annotations is None else tuple(annotations)
+        known = mould.meant.get(key)
+        if known is None:
+            if len(mould.meant) >= ANNOTATED:
+                mould.meant.clear()
+            known = mould.meant[key] = self._holds(hook, matched, attributes, authorizer)
+        return known
+
+    def _holds(self, hook: Hook, matched: Resource, attributes: Attributes, authorizer: Authorizer) -> bool:
         try:
             if hook.unusable:
                 raise ConditionFailed(hook.unusable)
@@ -295,7 +310,8 @@ class Webhooks:
 
     async def _inside(self, reviewer: Reviewer, matched: Resource, attributes: Attributes) -> Response:
         """Asks a function of this process, as a webhook would be asked."""
-        settled = attributes.settled if matched is attributes.resource else None
+        mould = attributes.mould
+        settled = mould.settled if mould is not None and matched is attributes.resource else None
         if settled is not None:
             if not reviewer.settled(attributes.object or {}):
                 settled = None

@@ -101,7 +101,7 @@ class Writer:
             if admission.policies.mutating.wanted(attributes):
                 return None
             note(admission.webhooks, attributes, mould)
-        attributes.settled = mould.settled
+        attributes.mould = mould
         row, _ = await self._made(call, attributes, tree, held, mould=mould, rest=rest)
         return row
 

@@ -64,6 +64,39 @@ def condition(text: str, *, params: bool = False) -> Program:
     return compiled(text, (BOOL,), params=params)
 
 
+ANNOTATIONS = ["metadata", "annotations"]
+
+
+def of_names(text: str) -> bool:
+    """Whether an expression asks for nothing but an object's spec and the names of its annotations."""
+    from hekla.cel.nodes import Call, Constant, ListOf, Name, Node, Select
+    from hekla.cel.parser import parse
+
+    def path(node: Node) -> list[str] | None:
+        """Of a field of the object."""
+        fields: list[str] = []
+        while isinstance(node, Select) and not node.optional:
+            fields.insert(0, node.field)
+            node = node.operand
+        return fields if isinstance(node, Name) and node.name == "object" else None
+
+    def fine(node: Node) -> bool:
+        if isinstance(node, Constant):
+            return True
+        if isinstance(node, ListOf):
+            return all(map(fine, node.items))
+        if isinstance(node, Select):
+            fields = path(node)
+            return fields is not None and (fields[0] == "spec" or (fields == ANNOTATIONS and node.test))
+        if not isinstance(node, Call):
+            return False
+        if node.function == "@in" and path(node.arguments[1]) == ANNOTATIONS and isinstance(node.arguments[0], Constant):
+            return True
+        return all(map(fine, node.arguments)) and (node.target is None or fine(node.target))
+
+    return fine(parse(text))
+
+
 @cache
 def request_type() -> Type:
     from hekla.cel.types import BOOL, DYN, STRING, list_of, map_of
