@@ -12,16 +12,15 @@ from hekla.engine.merge import normalised
 from hekla.engine.nodes import NodeView
 from hekla.engine.plugin import Code
 from hekla.engine.session import Session
-from hekla.engine.state import State
 from hekla.engine.tasks import Job, Task
-from tests.conformance.case import Case, Difference, feed, policy_of
+from tests.conformance.case import Case, Difference, feed, policy_of, state_of
 from tests.conformance.sessions import open_case
 
 
 def run_calls(case: Case) -> list[Difference]:
     """What differed; empty when the case holds."""
     policy = policy_of(case, [])
-    state = State()
+    state = state_of(case)
     feed(state, case.get("objects") or {}, case["knobs"])
     session = open_case(state, policy, case)
     differences: list[Difference] = []

@@ -49,6 +49,19 @@ def policy_of(case: Case, actions: list[str]) -> Policy:
     return Policy.parse(tree, plugins=CUSTOM, defaults=False, strict=False)
 
 
+def state_of(case: Case) -> State:
+    """A state without objects, as the case's knobs have the scheduler started."""
+    knobs = case.get("knobs") or {}
+    stated = knobs.get("feature_gates") or {}
+    on = {name for name in stated if not isinstance(stated, Mapping) or stated[name] in (True, "true")}
+    default_queue = (knobs.get("server_opts") or {}).get("default_queue") or "default"
+    return State(
+        default_queue=default_queue,
+        lifts_gates="SchedulingGatesQueueAdmission" in on,
+        scores_storage="StorageCapacityScoring" in on,
+    )
+
+
 _FEEDS = (
     ("namespaces", State.upsert_namespace),
     ("nodes", State.upsert_node),

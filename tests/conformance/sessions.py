@@ -17,7 +17,7 @@ from hekla.engine.report import phase_of
 from hekla.engine.session import Session
 from hekla.engine.state import State
 from hekla.engine.tasks import Status, is_allocated
-from tests.conformance.case import Case, Difference, feed, policy_of
+from tests.conformance.case import Case, Difference, feed, policy_of, state_of
 
 
 def open_case(state: State, policy: Policy, case: Case) -> Session:
@@ -34,7 +34,7 @@ def open_case(state: State, policy: Policy, case: Case) -> Session:
 def run_session(case: Case) -> list[Difference]:
     """What differed; empty when the case holds."""
     policy = policy_of(case, case["actions"])
-    state = State()
+    state = state_of(case)
     feed(state, case["objects"], case["knobs"])
     session = open_case(state, policy, case)
     _mutate(session, case)
@@ -152,7 +152,7 @@ def _plain(of: Mapping[str, Any]) -> dict[str, float]:
 
 def run_multi_session(case: Case) -> list[Difference]:
     """Objects join a running cluster; each step is a session of its own."""
-    state = State()
+    state = state_of(case)
     differences: list[Difference] = []
     every = [action for step in case["steps"] for action in step["actions"]]
     for number, step in enumerate(case["steps"]):
