@@ -11,6 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from hekla.engine.nodes import Bools, NodeView
+from hekla.engine.reasons import FitErrors
 
 if TYPE_CHECKING:
     from hekla.engine.session import Session
@@ -20,13 +21,15 @@ if TYPE_CHECKING:
 class Refused:
     """By role, the nodes that refused one of its pods in this attempt."""
 
-    __slots__ = ("evicting", "roles", "session")
+    __slots__ = ("evicting", "reasons", "roles", "session")
 
     def __init__(self, session: Session, evicting: bool = False) -> None:
         self.session = session
         self.evicting = evicting
         """For whom others are evicted: only what evictions could not help counts as refused, besides a lack of room."""
         self.roles: dict[str, Bools] | None = None
+        self.reasons: dict[str, list[FitErrors]] = {}
+        """What they said, each time only those who had not yet refused."""
 
     def left(self, task: Task, scope: Bools | None) -> Bools | None:
         """The nodes that may still be asked for the task; `scope` itself where nobody refused."""
@@ -58,6 +61,18 @@ class Refused:
             self.roles = {}
         known = self.roles.get(task.role)
         self.roles[task.role] = refusing if known is None else known | refusing
+        if not self.evicting:
+            asked = refusing if known is None else refusing & ~known
+            self.reasons.setdefault(task.role, []).append(pipeline.explain(session, placed, asked if scope is None else asked & scope))
+
+    def told(self, task: Task, errors: FitErrors) -> FitErrors:
+        """Why no node is left for the task: what the nodes say that it could ask, and what the others said before."""
+        for before in self.reasons.get(task.role, ()):
+            errors.nodes += before.nodes
+            errors.reasons += before.reasons
+            if errors.unresolvable is not None and before.unresolvable is not None:
+                errors.unresolvable = errors.unresolvable | before.unresolvable
+        return errors
 
 
 def _another(tasks: Sequence[Task], at: int, task: Task) -> bool:

@@ -443,8 +443,8 @@ def allocate_tasks(session: Session, queue: Queue, sub_job: SubJob, tasks: list[
         at += placed
         if errors is None and placed and not all_at_once:  # else each placement is an attempt of its own
             refused.remember(task, tasks, at, scope)
-        elif errors is not None and left is not scope and not session.prefilter(task):
-            errors = session.hooks.pipeline.explain(session, task, scope)
+        elif errors is not None and left is not scope:
+            errors = refused.told(task, errors)
         if near and placed:
             domain = session.tree.common(session.tree.leaf(task.row), domain)
         if placed and session.sub_job_ready(sub_job) and not (all_at_once and at < len(tasks) and (again or errors is None)):
