@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from hekla.api.kinds import Kind
+import msgspec
+
+from hekla.api.kinds import Kind, read_as
+
+
+class Unread(msgspec.Struct):
+    """An answer of which only that it came matters; what it says comes by the watch."""
+
+
+def unread(kind: Kind[Any]) -> Kind[Unread]:
+    """The kind, for writes whose answer is not looked at."""
+    return read_as(kind, Unread)
 
 
 def with_kind(kind: Kind[Any], obj: Any) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import deque
+from collections.abc import Callable
 
 BASE_DELAY = 0.005
 TOGETHER = 0.005
@@ -23,6 +24,56 @@ class ShutDown(Exception):
     """The queue is closed and empty."""
 
 
+class Delays:
+    """Keys that fall due, each once: of several wishes for one the earliest counts.  For one event loop."""
+
+    def __init__(self, fall_due: Callable[[str], None]) -> None:
+        self._fall_due = fall_due
+        self._due: dict[str, float] = {}
+        self._heap: list[tuple[float, str]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = self._not_before = 0.0
+
+    def after(self, key: str, seconds: float) -> None:
+        """Have the key fall due in so many seconds."""
+        due = asyncio.get_running_loop().time() + seconds
+        known = self._due.get(key)
+        if known is not None and known <= due + TOGETHER:
+            return  # a loop's clock stands still while it works, so equal wishes differ by a little
+        self._due[key] = due
+        heapq.heappush(self._heap, (due, key))
+        self._set_timer()
+
+    def close(self) -> None:
+        """Nothing falls due any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def _set_timer(self) -> None:
+        at = max(self._heap[0][0], self._not_before)
+        if self._timer is not None:
+            if self._timer_at <= at:
+                return
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = asyncio.get_running_loop().call_at(at, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        now = asyncio.get_running_loop().time()
+        self._not_before = now + TOGETHER
+        while self._heap and self._heap[0][0] <= now + ROUNDING:
+            due, key = heapq.heappop(self._heap)
+            if self._due.get(key) == due:  # else an earlier wish has overtaken this one
+                del self._due[key]
+                self._fall_due(key)
+        if self._heap:
+            self._set_timer()
+
+
 class WorkQueue:
     """Keyed, deduplicating, delaying and rate limited.  For one event loop; not thread safe."""
 
@@ -35,10 +86,8 @@ class WorkQueue:
         """Keys in `_ready`, and keys in work that were added again."""
         self._working: set[str] = set()
         self._failures: dict[str, int] = {}
-        self._due: dict[str, float] = {}
-        self._heap: list[tuple[float, str]] = []
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = self._not_before = 0.0
+        self._delays = Delays(self.add)
+        self._aside: list[Delays] = []
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._closed = False
         self.added = 0
@@ -61,12 +110,12 @@ class WorkQueue:
         if seconds <= 0:
             self.add(key)
             return
-        due = asyncio.get_running_loop().time() + seconds
-        if key in self._due and self._due[key] <= due:
-            return
-        self._due[key] = due
-        heapq.heappush(self._heap, (due, key))
-        self._set_timer()
+        self._delays.after(key, seconds)
+
+    def aside(self, fall_due: Callable[[str], None]) -> Delays:
+        """Delays of the queue's keys at whose end something else is done than looking at them.  They end with the queue."""
+        self._aside.append(Delays(fall_due))
+        return self._aside[-1]
 
     def add_rate_limited(self, key: str) -> float:
         """Have it looked at again after a failure: 5 ms, 10 ms, 20 ms, ... until `forget`.  Gives the delay."""
@@ -113,14 +162,19 @@ class WorkQueue:
     def close(self) -> None:
         """Take nothing more; `get` gives what is ready, then raises ShutDown."""
         self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        for delays in (self._delays, *self._aside):
+            delays.close()
         while self._waiters:
             self._wake()
 
     def __len__(self) -> int:
         """Keys ready to be worked on."""
         return len(self._ready)
+
+    @property
+    def delayed(self) -> int:
+        """Keys that will be ready in a while."""
+        return len(self._delays)
 
     @property
     def idle(self) -> bool:
@@ -133,24 +187,3 @@ class WorkQueue:
             if not waiter.done():
                 waiter.set_result(None)
                 return
-
-    def _set_timer(self) -> None:
-        at = max(self._heap[0][0], self._not_before)
-        if self._timer is not None:
-            if self._timer_at <= at:
-                return
-            self._timer.cancel()
-        self._timer_at = at
-        self._timer = asyncio.get_running_loop().call_at(at, self._promote)
-
-    def _promote(self) -> None:
-        self._timer = None
-        now = asyncio.get_running_loop().time()
-        self._not_before = now + TOGETHER
-        while self._heap and self._heap[0][0] <= now + ROUNDING:
-            due, key = heapq.heappop(self._heap)
-            if self._due.get(key) == due:  # else an earlier wish has overtaken this one
-                del self._due[key]
-                self.add(key)
-        if self._heap:
-            self._set_timer()

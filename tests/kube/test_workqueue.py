@@ -105,3 +105,27 @@ def test_a_closed_queue_gives_what_it_has() -> None:
                 await worker
 
     run(story())
+
+
+def test_what_falls_due_aside_is_not_looked_at_and_ends_with_the_queue() -> None:
+    async def story() -> None:
+        queue = WorkQueue()
+        fallen: list[tuple[str, float]] = []
+        aside = queue.aside(lambda key: fallen.append((key, round(now(), 2))))
+        aside.after("a", 3.0)
+        aside.after("b", 2.0)
+        aside.after("a", 1.0)
+        aside.after("b", 4.0)
+        queue.add_after("c", 1.5)
+        assert len(aside) == 2 and queue.delayed == 1
+        assert await queue.get() == "c"
+        await asyncio.sleep(5.0)
+        assert fallen == [("a", 1.0), ("b", 2.0)]
+        assert not len(aside) and not len(queue)
+
+        aside.after("late", 1.0)
+        queue.close()
+        await asyncio.sleep(5.0)
+        assert len(fallen) == 2
+
+    run(story())

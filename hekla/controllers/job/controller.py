@@ -27,6 +27,8 @@ from hekla.kube.controller import Controller, Expectations
 from hekla.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from hekla.kube.flags import duration_text
 from hekla.kube.lane import Lane
+from hekla.kube.objects import unread
+from hekla.kube.workqueue import ROUNDING
 
 from . import companions, metrics, states
 from .counts import PENDING
@@ -54,6 +56,7 @@ WAITING = 2.0
 LONGEST_BACKOFF = 10.0
 _FIRST_STEPS = {("", states.PENDING), ("", states.RUNNING), (states.PENDING, states.RUNNING)}
 """Changes of phase that nothing else waits for."""
+_MADE = unread(scheduling.POD_GROUP)
 UNSEEN = 5.0
 """Seconds to wait for the watch to show what was written and not answered.  Names are fixed and deletions go by uid, so trying again
 is harmless; but what was answered is there, and writing it again would only keep a late watch late."""
@@ -72,6 +75,8 @@ class _Memory:
     written_at: float = 0.0
     counted_at: float = 0.0
     """Since when the status on the server lags behind in nothing but counts and first steps; 0: it does not."""
+    due_at: float = 0.0
+    """Until when it may."""
     step: batch.JobStatus | None = None
     """The status with a first step that waits to be written."""
     turn: asyncio.Event | None = None
@@ -116,6 +121,7 @@ class JobController(Controller):
         self._tasks: set[asyncio.Task[None]] = set()
         self._lane = Lane(self._launch)
         """Jobs whose status may wait, while the server is busy: few at a time, so that what pods wait for goes by."""
+        self._lagging = self.queue.aside(self._status_is_due)
         self._turned_away: set[str] = set()
         """Jobs that wanted a look before the watch had shown what was written for them."""
         caches.jobs.on_change(self._job_changed)
@@ -387,7 +393,9 @@ class JobController(Controller):
             if wait > 0 or waits_its_turn:
                 memory.step = status if moved else None
             if wait > 0:
-                return wait
+                memory.due_at = now + wait
+                self._lagging.after(key_of(job), wait)
+                return None
             if waits_its_turn:
                 self._lane.put(key_of(job), partial(self._let_in, key_of(job), memory))
                 return None
@@ -395,8 +403,20 @@ class JobController(Controller):
             job = await self._write_status(job, memory, first_phase(status))
             memory.step = status  # and if the next write fails, it is made up for
         await self._write_status(job, memory, status)
-        # A job that has just been made known as Pending has been looked at with all that follows from that.
-        return 0.0 if moved and (before, after) != ("", states.PENDING) else None
+        return 0.0 if moved and not _nothing_follows(before, status) else None
+
+    def _status_is_due(self, key: str) -> None:
+        """Has a job looked at whose status may lag no longer: in its turn, while the server is busy."""
+        memory = self._memory.get(key)
+        if memory is None or not memory.counted_at:
+            return  # written meanwhile
+        left = memory.due_at - time.monotonic()
+        if left > ROUNDING:
+            self._lagging.after(key, left)
+        elif memory.turn is None and self.client.pace.busy:
+            self._lane.put(key, partial(self._let_in, key, memory))
+        else:
+            self.queue.add(key)
 
     def _let_in(self, key: str, memory: _Memory) -> asyncio.Task[None] | None:
         """Has a job looked at whose turn to write has come, if it still has something to write."""
@@ -536,7 +556,7 @@ class JobController(Controller):
             body = group_body(job, memory.group_spec)
             try:
                 with self.expectations.creating(key, f"{job.metadata.namespace}/{body['metadata']['name']}"):
-                    await self.client.create(scheduling.POD_GROUP.untyped, body, job.metadata.namespace)
+                    await self.client.create(_MADE, body, job.metadata.namespace)
             except AlreadyExists:
                 pass  # the watch may have shown it already, and would not again
             return
@@ -572,6 +592,13 @@ class JobController(Controller):
 def _is_a_step(made: Plan) -> bool:
     """Whether a plan leads no further than the first steps of a job."""
     return not made.status_first and made.status.state.phase in (states.PENDING, states.RUNNING)
+
+
+def _nothing_follows(before: str, status: batch.JobStatus) -> bool:
+    """Whether the look that led to a new phase has looked at all that follows from it, too."""
+    if status.state.phase == states.PENDING:
+        return not before
+    return status.state.phase == states.RUNNING and not status.succeeded and not status.failed
 
 
 async def _within(seconds: float, work: Coroutine[Any, Any, Any]) -> None:

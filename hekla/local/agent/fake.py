@@ -30,6 +30,7 @@ from hekla.kube.client import Client
 from hekla.kube.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound
 from hekla.kube.http.client import TransportError
 from hekla.kube.leader import micro_time
+from hekla.kube.objects import unread
 from hekla.local.agent import machine
 from hekla.local.agent.node import LEASE_NAMESPACE, lease
 from hekla.local.agent.pretence import GOING_DELAY, RESTING, Plan, duration, plan
@@ -130,12 +131,8 @@ class FakeNode(Struct):
     status: FakeNodeStatus = msgspec.field(default_factory=FakeNodeStatus)
 
 
-class Unread(msgspec.Struct):
-    """An answer of which only that it came matters: what it says comes by the watch."""
-
-
 POD = read_as(core.POD, FakePod)
-WRITTEN = read_as(core.POD, Unread)
+WRITTEN = unread(core.POD)
 NODE = read_as(core.NODE, FakeNode)
 
 

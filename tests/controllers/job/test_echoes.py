@@ -18,10 +18,12 @@ KEY = "default/train"
 
 
 class Busy(Pace):
-    """A server that always answers late, so that statuses wait."""
+    """A server that always answers late, so that statuses wait; until it has calmed."""
+
+    calm = False
 
     def gather(self, shortest: float, longest: float) -> float:
-        return longest
+        return shortest if self.calm else longest
 
 
 class Server:
@@ -33,6 +35,8 @@ class Server:
         self.caches = Caches(client)
         self.controller = JobController(client, self.caches, self)
         self.patches: list[Any] = []
+        self.phases: list[str] = []
+        """Of the statuses that were written."""
         self.changed: dict[str, Any] = {}
         """What a webhook makes of the spec of a PodGroup."""
         self.phase = "Pending"
@@ -66,6 +70,11 @@ class Server:
     async def patch(self, kind: Any, name: str, patch: Any, namespace: str) -> None:
         self.patches.append(patch)
 
+    async def update_status(self, kind: Any, job: batch.Job) -> batch.Job:
+        self.phases.append(job.status.state.phase)
+        meta = msgspec.structs.replace(job.metadata, resource_version=str(100 + len(self.phases)))
+        return msgspec.structs.replace(job, metadata=meta)
+
     async def look(self) -> None:
         """One look at the job; whatever else asked for one before has had it."""
         queue = self.controller.queue
@@ -76,7 +85,7 @@ class Server:
     @property
     def asked(self) -> bool:
         """Whether the job is to be looked at again, now or soon."""
-        return bool(self.controller.queue._ready or self.controller.queue._due)
+        return bool(self.controller.queue or self.controller.queue.delayed)
 
 
 @pytest.fixture
@@ -153,3 +162,51 @@ async def test_a_pod_that_has_failed_already_is_looked_at(server: Server) -> Non
     server.show_group(phase="Inqueue")
     await server.look()
     assert server.asked
+
+
+async def end_of_pods(server: Server, phase: str) -> float | None:
+    """A job whose one pod has come to a phase; gives when the look that writes this wants another."""
+    make(server)
+    await server.look()
+    server.show_group(phase="Inqueue")
+    await server.look()
+    server.show_pod(msgspec.structs.replace(server.pod, status=msgspec.structs.replace(server.pod.status, phase=phase)))
+    server.pace.calm = True
+    return await server.controller.reconcile(KEY)
+
+
+async def test_a_job_that_is_known_to_run_wants_no_further_look(server: Server) -> None:
+    assert await end_of_pods(server, "Running") is None
+    assert server.phases == ["Pending", "Running"]
+
+
+async def test_a_job_whose_pods_ended_before_it_was_known_to_run_goes_on(server: Server) -> None:
+    assert await end_of_pods(server, "Succeeded") == 0.0
+    assert server.phases == ["Pending", "Running"]
+
+
+async def test_a_status_that_may_lag_no_longer_waits_for_its_turn_before_the_job_is_looked_at(server: Server) -> None:
+    make(server)
+    await server.look()
+    controller = server.controller
+    controller._lane.workers = 1000
+    assert len(controller._lagging) == 1 and not server.asked
+
+    controller._memory[KEY].due_at = 0.0
+    controller._status_is_due(KEY)
+    assert list(controller._lane.writes) == [KEY] and not server.asked
+
+    controller._lane.drop(KEY)
+    server.pace.calm = True
+    controller._status_is_due(KEY)
+    assert not controller._lane.writes and server.asked
+
+
+async def test_a_status_that_was_written_meanwhile_has_no_turn(server: Server) -> None:
+    make(server)
+    await server.look()
+    memory = server.controller._memory[KEY]
+    memory.due_at = memory.counted_at = 0.0
+    server.controller._status_is_due(KEY)
+    server.controller._status_is_due("default/gone")
+    assert not server.controller._lane.writes and not server.asked
