@@ -8,7 +8,7 @@ from pathlib import Path
 from hekla.local.apiserver.shelf import Shelf
 from tests.apiserver.http import CONFIG_MAPS, MERGE, Http, config_map
 
-WRITES, SIZE = 2500, 20_000
+WRITES, SIZE = 1000, 50_000
 
 
 def number(page: str, name: str) -> int:
