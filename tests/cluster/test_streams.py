@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.api import JSON_PATCH, STRATEGIC, Api, eventually
+from tests.cluster.api import JSON_PATCH, PATIENCE, STRATEGIC, Api, eventually
 from tests.cluster.conftest import Kubectl, Namespace
 from tests.cluster.objects import container, pod, shell
 
@@ -143,7 +143,7 @@ class Screen:
     def type(self, text: str) -> None:
         os.write(self.ours, text.encode())
 
-    def shows(self, pattern: str, seconds: float = 15.0) -> str:
+    def shows(self, pattern: str, seconds: float = PATIENCE) -> str:
         """Waits for it, and forgets what was seen before."""
         deadline = time.monotonic() + seconds
         while (found := re.search(pattern.encode(), self.seen)) is None:
@@ -156,7 +156,7 @@ class Screen:
         self.seen = self.seen[found.end() :]
         return found.group().decode()
 
-    def ends(self, seconds: float = 15.0) -> int:
+    def ends(self, seconds: float = PATIENCE) -> int:
         return self.process.wait(seconds)
 
     def close(self) -> None:
@@ -217,11 +217,11 @@ def test_attach_shows_streams_apart_where_a_pod_keeps_them_so(room: Room, real_n
 def test_item_140_run_with_a_terminal(room: Room, real_node: str) -> None:
     where = f'--overrides={{"spec":{{"nodeName":"{real_node}"}}}}'
     with screen(room, "run", "session", "-it", "--rm", "--restart=Never", "--image=busybox", where, "--", "sh") as shown:
-        shown.shows("pressing enter|#|\\$", 20)
+        shown.shows("pressing enter|#|\\$")
         shown.type("echo an''swer; tty; exit 7\n")
         shown.shows("answer")
         shown.shows("/dev/pts/|/dev/console")
-        assert shown.ends(20) == 7
+        assert shown.ends() == 7
     room.api.gone(room.ns.path("pods", "session"))
 
 
@@ -250,7 +250,7 @@ def server(room: Room, real_node: str) -> str:
     service = {"metadata": {"name": "server"}, "spec": {"selector": {"app": "server"}, "ports": ports}}
     room.api.create(room.ns.path("services"), service)
     room.api.wait(room.ns.path("pods", "server"), lambda tree: any(
-        c["type"] == "Ready" and c["status"] == "True" for c in tree["status"].get("conditions", [])), 20)  # fmt: skip
+        c["type"] == "Ready" and c["status"] == "True" for c in tree["status"].get("conditions", [])))  # fmt: skip
     return "server"
 
 
@@ -291,7 +291,7 @@ def test_the_proxy_keeps_method_path_and_query(room: Room, server: str) -> None:
 
 def test_a_debugger_joins_a_running_pod(room: Room) -> None:
     with screen(room, "debug", "-it", "room", "--profile=general", "--image=busybox", "-c", "guest", "--", "sh") as shown:
-        shown.shows("pressing enter|#|\\$", 20)
+        shown.shows("pressing enter|#|\\$")
         shown.type("echo with''in; exit 2\n")
         shown.shows("within")
         shown.ends()
