@@ -388,8 +388,9 @@ def _try_sub_job(session: Session, queue: Queue, sub_job: SubJob, tasks: list[Ta
             # A second of the same rank matters to the score: what decides between equals is counted only where there are some.
             if len(found) > 1 or not best[1] or ranks[at][0] != best[0]:
                 break
-        for key in [task.key for task in tasks]:
-            sub_job.job.fit_errors.pop(key, None)
+        # Also of those placed since: a trial of theirs may have failed elsewhere.
+        for key in [key for key in sub_job.job.fit_errors if key in sub_job.tasks]:
+            del sub_job.job.fit_errors[key]
         rest = list(tasks)
         statement = allocate_tasks(session, queue, sub_job, rest, domains[at], False)
         if statement is None:
