@@ -203,9 +203,12 @@ async def test_restart_rules_decide_by_exit_code(live: Cluster) -> None:
 
 
 async def test_a_probe_brings_its_own_grace(live: Cluster) -> None:
-    probe = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1, "terminationGracePeriodSeconds": 1}
-    script = "trap '' TERM; while :; do sleep 0.1; done"
-    await live.create("deaf", "sh", "-c", script, restartPolicy="Always", terminationGracePeriodSeconds=600, c={"livenessProbe": probe})
+    look = {"exec": {"command": ["sh", "-c", "! test -e $D/deaf"]}}  # it would hear what comes before its trap
+    probe = {**look, "periodSeconds": 1, "failureThreshold": 1, "terminationGracePeriodSeconds": 1}
+    script = "rm -f $D/deaf; trap '' TERM; touch $D/deaf; while :; do sleep 0.1; done"
+    mount = {"volumeMounts": [{"name": "d", "mountPath": "/hekla-deaf"}], "env": [{"name": "D", "value": "/hekla-deaf"}]}
+    c, volumes = {**mount, "livenessProbe": probe}, [{"name": "d", "emptyDir": {}}]
+    await live.create("deaf", "sh", "-c", script, restartPolicy="Always", terminationGracePeriodSeconds=600, c=c, volumes=volumes)
     pod = await live.until("deaf", lambda p: p and container(p).get("restartCount", 0) >= 1)
     assert container(pod)["lastState"]["terminated"]["exitCode"] == 137
     await live.client.delete(POD, "deaf", "default", grace=0)

@@ -79,11 +79,13 @@ async def test_init_containers_run_in_order_and_may_fail_the_pod(live: Cluster) 
 
 
 async def test_sidecars_start_first_and_end_last(live: Cluster) -> None:
+    mount = {"volumeMounts": [{"name": "d", "mountPath": "/hekla-side"}]}
     sidecar = {
-        "name": "side", "image": "busybox", "restartPolicy": "Always",
-        "command": ["sh", "-c", "echo up; trap 'exit 0' TERM; while :; do sleep 0.1; done"],
+        "name": "side", "image": "busybox", "restartPolicy": "Always", **mount,
+        "command": ["sh", "-c", "trap 'exit 0' TERM; touch /hekla-side/up; while :; do sleep 0.1; done"],
     }  # fmt: skip
-    await live.create("with-side", "sh", "-c", "exit 0", initContainers=[sidecar])
+    script = "until [ -e /hekla-side/up ]; do sleep 0.05; done"
+    await live.create("with-side", "sh", "-c", script, initContainers=[sidecar], c=mount, volumes=[{"name": "d", "emptyDir": {}}])
     pod = await live.phase("with-side", "Succeeded")
     assert container(pod, "side")["state"]["terminated"]["exitCode"] == 0
 

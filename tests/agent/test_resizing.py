@@ -76,7 +76,7 @@ async def test_what_wants_a_restart_gets_one(live: Cluster) -> None:
     now = await live.until("restarts", lambda pod: limits(pod).get("cpu") == "200m")
     assert container(now)["restartCount"] == 0
     await resize(live, "restarts", "200m", "128Mi")
-    await live.until("restarts", lambda pod: container(pod).get("restartCount") == 1 and "running" in container(pod)["state"], 20)
+    await live.until("restarts", lambda pod: container(pod).get("restartCount") == 1 and "running" in container(pod)["state"])
     assert limits(await live.pod("restarts")) == {"cpu": "200m", "memory": "128Mi"}
 
 
@@ -91,7 +91,7 @@ async def test_what_the_node_has_no_room_for_waits(live: Cluster) -> None:
     await resize(live, "wants", "3", "64Mi")
     await live.client.delete(POD, "large", live.namespace, grace=0)
     await live.gone("large")
-    await live.until("wants", lambda pod: limits(pod).get("cpu") == "3" and not condition(pod, "PodResizePending"), 20)
+    await live.until("wants", lambda pod: limits(pod).get("cpu") == "3" and not condition(pod, "PodResizePending"))
     await live.client.delete(POD, "wants", live.namespace, grace=0)
 
 
