@@ -12,6 +12,7 @@ from hekla.podrules.walking import containers_of
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 STATIC = "kubernetes.io/config.mirror"
+"""Of a pod that a node runs by itself."""
 SECCOMP_POD, SECCOMP = "seccomp.security.alpha.kubernetes.io/pod", "container.seccomp.security.alpha.kubernetes.io/"
 APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
 LOCAL = "localhost/"
@@ -47,8 +48,12 @@ def _app_armor(key: str, profile: str, spec: Tree, path: str, found: Errors) -> 
         found.append(invalid(path, profile, f"invalid AppArmor profile name: {quoted(profile)}"))
 
 
-def agreement(given: Tree, spec: Tree, path: str, found: Errors) -> None:
-    """Where a profile stands both in an annotation and in its field, it is the same."""
+def agreement(given: Tree, spec: Tree, path: str, found: Errors, *, inherited: bool = True) -> None:
+    """Where a profile stands both in an annotation and in its field, it is the same.
+
+    `inherited`: whether a container without a profile of AppArmor's has that of its pod; one of a pod that is made has that of its
+    annotation.
+    """
     if not any("security." in key for key in given):
         return
     context = spec.get("securityContext") or {}
@@ -60,7 +65,9 @@ def agreement(given: Tree, spec: Tree, path: str, found: Errors) -> None:
         said, field = given.get(SECCOMP + name), own.get("seccompProfile")
         if said is not None and field is not None:
             _agrees(said, field, "seccomp", DEFAULTS, f"{where}.securityContext.seccompProfile", found)
-        said, field = given.get(APP_ARMOR + name), own.get("appArmorProfile") or context.get("appArmorProfile")
+        said, field = given.get(APP_ARMOR + name), own.get("appArmorProfile")
+        if field is None and inherited:
+            field = context.get("appArmorProfile")
         if said is not None and field is not None and (spec.get("os") or {}).get("name") != "windows":
             _agrees(said, field, "apparmor", DEFAULTS[:1], f"{where}.securityContext.appArmorProfile", armored)
     found += armored

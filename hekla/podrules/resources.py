@@ -22,7 +22,8 @@ KNOWN = frozenset({
     "limits.cpu", "limits.memory", "limits.ephemeral-storage",
 })  # fmt: skip
 """Names without a prefix that mean something, if not for containers."""
-OF_PODS = ("cpu", "hugepages-", "memory")
+OF_PODS = ("cpu", "memory")
+"""What a pod can say as a whole, besides pages."""
 _CLAIM_FORMS = ("resourceClaimName", "resourceClaimTemplateName")
 
 Amounts = Mapping[str, Quantity]
@@ -113,7 +114,7 @@ def _pod_names(name: str, path: str, found: Errors) -> None:
     reasons = _any_name(name)
     found += [invalid(path, name, reason) for reason in reasons]
     if not reasons and name not in OF_PODS and not name.startswith(PAGES):
-        found.append(not_supported(path, name, OF_PODS))
+        found.append(not_supported(path, name, sorted((*OF_PODS, PAGES))))
 
 
 def _requirements(
@@ -167,7 +168,7 @@ def _claims(wanted: Iterable[Tree], there: Collection[str], path: str, found: Er
                 ]
             seen.add(key)
         if name not in there:
-            known = f": {', '.join(sorted(there))}" if there else " which is empty"
+            known = f": {', '.join(sorted(set(there)))}" if there else " which is empty"
             found.append(not_found(where, name, f"must be one of the names in pod.spec.resourceClaims{known}"))
 
 

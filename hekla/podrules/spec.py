@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from hekla.api.fielderrors import forbidden, invalid, required
+from hekla.api.fielderrors import forbidden, invalid
 from hekla.api.fieldrules import Errors, Tree, check_annotations, label_key, labels, one_of
 from hekla.api.syntax import dns_label, dns_subdomain
 from hekla.podrules import containers, environment, hosting, placement, profiles, resources, security, systems, volumes
@@ -15,8 +15,6 @@ RESTART = ("Always", "OnFailure", "Never")
 DNS = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 PREEMPTION = ("PreemptLowerPriority", "Never")
 LARGEST_DEADLINE = 2**31 - 1
-STATIC = "kubernetes.io/config.mirror"
-"""The annotation of a pod that a node runs by itself."""
 
 
 def template(value: Tree, path: str, options: Options, found: Errors) -> None:
@@ -37,9 +35,9 @@ def around(metadata: Tree, spec: Tree, found: Errors) -> None:
     given = metadata.get("annotations")
     if given and "kubernetes.io/" in "".join(given):
         profiles.annotated(given, spec, "metadata.annotations", found)
-        if STATIC in given and spec.get("resourceClaims"):
+        if profiles.STATIC in given and spec.get("resourceClaims"):
             found.append(forbidden("", "static pods do not support resource claims"))
-        profiles.agreement(given, spec, "spec", found)
+        profiles.agreement(given, spec, "spec", found, inherited=False)
     if spec.get("volumes"):
         volumes.made_for(metadata.get("name") or "", spec["volumes"], "spec.volumes", found)
 
@@ -158,11 +156,3 @@ def images(spec: Tree, path: str, found: Errors) -> None:
     for name in ("containers", "initContainers"):
         for position, container in enumerate(spec.get(name) or ()):
             containers.image(container, f"{path}.{name}[{position}]", found)
-
-
-def updated_images(spec: Tree, path: str, found: Errors) -> None:
-    """What an update is told of images once more."""
-    for name in ("containers", "initContainers"):
-        for position, container in enumerate(spec.get(name) or ()):
-            if not container.get("image"):
-                found.append(required(f"{path}.{name}[{position}].image"))

@@ -6,10 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hekla.local.apiserver.kind import FieldError, Json
+from hekla.local.apiserver.objects.errors import forbidden
 from hekla.local.apiserver.objects.strategies import keep_status
+from hekla.local.apiserver.objects.validation import pod
 from hekla.local.apiserver.objects.validation.metadata import finalizer_names, metadata
 from hekla.local.apiserver.resizing import resize
 from hekla.local.apiserver.store import decode, encode
+from hekla.podrules.profiles import STATIC
 
 
 def ephemeral_containers(new: Json, old: Json) -> list[FieldError]:
@@ -18,32 +21,16 @@ def ephemeral_containers(new: Json, old: Json) -> list[FieldError]:
     before = (old.get("spec") or {}).get("ephemeralContainers") or []
     keep_all_but_metadata(new, old)
     new["spec"]["ephemeralContainers"] = wanted
-    taken = {c["name"] for field in ("containers", "initContainers") for c in new["spec"].get(field) or []}
-    errors = []
-    names = set()
-    for index, container in enumerate(wanted):
-        path = f"spec.ephemeralContainers[{index}]"
-        name = container.get("name", "")
-        if not name:
-            errors.append(FieldError(f"{path}.name", "FieldValueRequired", "Required value"))
-        elif name in taken or name in names:
-            errors.append(FieldError(f"{path}.name", "FieldValueDuplicate", f'Duplicate value: "{name}"'))
-        names.add(name)
-        if not container.get("image"):
-            errors.append(FieldError(f"{path}.image", "FieldValueRequired", "Required value"))
-        for field in ("ports", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resources"):
-            if container.get(field):
-                text = "Forbidden: cannot be set for an Ephemeral Container"
-                errors.append(FieldError(f"{path}.{field}", "FieldValueForbidden", text))
-        target = container.get("targetContainerName")
-        if target and target not in taken:
-            errors.append(FieldError(f"{path}.targetContainerName", "FieldValueNotFound", f'Not found: "{target}"'))
+    if STATIC in (old["metadata"].get("annotations") or {}):
+        return [forbidden("", "static pods do not support ephemeral containers")]
+    errors = metadata(new)
+    pod.whole_spec(new["spec"], errors)
     known = {container.get("name"): container for container in wanted}
     for container in before:
         if known.get(container["name"]) != container:
             done = "changed" if container["name"] in known else "removed"
-            text = f'Forbidden: existing ephemeral containers "{container["name"]}" may not be {done}\n'
-            errors.append(FieldError("spec.ephemeralContainers", "FieldValueForbidden", text))
+            why = f'existing ephemeral containers "{container["name"]}" may not be {done}\n'
+            errors.append(forbidden("spec.ephemeralContainers", why))
     return errors
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from hekla.local.apiserver.fresh import now
 from hekla.local.apiserver.objects.amounts import amount
+from hekla.podrules.resources import OF_PODS, PAGES, aggregate, amounts
 
 Json = dict[str, Any]
 
@@ -43,6 +44,8 @@ def pod(tree: Json) -> None:
                 for port in container.get("ports") or ():
                     if not port.get("hostPort") and port.get("containerPort"):
                         port["hostPort"] = port["containerPort"]
+    if spec.get("resources"):
+        whole_pod(spec)
 
 
 def template(tree: Json) -> None:
@@ -176,7 +179,7 @@ def _volume(volume: Json) -> None:
 
 def _projection(projection: Json) -> None:
     token = projection.get("serviceAccountToken")
-    if token is not None and not token.get("expirationSeconds"):
+    if token is not None and token.get("expirationSeconds") is None:
         token["expirationSeconds"] = 3600
     downward = projection.get("downwardAPI")
     if downward is not None:
@@ -201,6 +204,27 @@ def _requests_from_limits(resources: Json, limits: Json) -> None:
     for name, value in limits.items():
         if name not in requests:
             requests[name] = value
+
+
+def whole_pod(spec: Json) -> None:
+    """A pod that says something of its resources as a whole asks for as much as its containers do, and where they are silent for as
+    much as it may have."""
+    resources = spec["resources"]
+    limits, requests = dict(resources.get("limits") or {}), dict(resources.get("requests") or {})
+    if limits or requests:
+        for name, value in aggregate(spec, lambda given: amounts(given, "limits")).items():
+            if name.startswith(PAGES) and name not in requests:
+                limits.setdefault(name, str(value))
+    if limits:
+        resources["limits"] = limits
+        for name, value in aggregate(spec, lambda given: amounts(given, "requests")).items():
+            if name in OF_PODS:
+                requests.setdefault(name, str(value))
+        for name, text in limits.items():
+            if name in OF_PODS or name.startswith(PAGES):
+                requests.setdefault(name, text)
+        if requests:
+            resources["requests"] = requests
 
 
 # --- the status of a new pod ---------------------------------------------------------------------------------------------

@@ -13,9 +13,9 @@ from hekla.api.fieldrules import Errors
 from hekla.api.syntax import dns_label
 from hekla.local.apiserver.objects.errors import forbidden, invalid
 from hekla.local.apiserver.objects.validation.metadata import metadata
+from hekla.podrules import profiles
 from hekla.podrules import spec as rules
 from hekla.podrules.options import POD, TEMPLATE
-from hekla.podrules.profiles import APP_ARMOR, STATIC
 
 Json = dict[str, Any]
 
@@ -97,7 +97,6 @@ def update(new: Json, old: Json) -> Errors:
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     if spec == before:
         return found
-    rules.around({"annotations": (new.get("metadata") or {}).get("annotations")}, spec, found)
     whole_spec(spec, found)
     for name in ("containers", "initContainers"):
         if len(spec.get(name) or ()) != len(before.get(name) or ()):
@@ -127,13 +126,13 @@ def _annotation_changes(new: Json, old: Json, found: Errors) -> None:
     given, before = ((tree.get("metadata") or {}).get("annotations") or {} for tree in (new, old))
     if given == before:
         return
-    for key in given.keys() | before.keys():
-        if given.get(key) == before.get(key):
-            continue
+    changed = [key for key in given.keys() | before.keys() if given.get(key) != before.get(key)]
+    profiles.annotated({key: given[key] for key in changed if key in given}, new.get("spec") or {}, "metadata.annotations", found)
+    for key in changed:
         done = "remove or update" if key in before else "add"
-        if key.startswith(APP_ARMOR):
+        if key.startswith(profiles.APP_ARMOR):
             found.append(forbidden(f"metadata.annotations[{key}]", f"may not {done} AppArmor annotations"))
-        if key == STATIC:
+        if key == profiles.STATIC:
             found.append(forbidden(f"metadata.annotations[{key}]", f"may not {done} mirror pod annotation"))
 
 
@@ -171,10 +170,11 @@ def _deadline_change(spec: Json, before: Json, found: Errors) -> bool:
 
 
 def _gate_change(spec: Json, before: Json, found: Errors) -> None:
-    known = {gate.get("name") for gate in before.get("schedulingGates") or ()}
+    known = {gate.get("name") or "" for gate in before.get("schedulingGates") or ()}
     for position, gate in enumerate(spec.get("schedulingGates") or ()):
-        if gate.get("name") not in known:
-            why = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
+        name = gate.get("name") or ""
+        if name not in known:
+            why = f"only deletion is allowed, but found new scheduling gate '{name}'"
             found.append(forbidden(f"spec.schedulingGates[{position}].name", why))
 
 
