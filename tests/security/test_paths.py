@@ -128,12 +128,13 @@ def escaping_tar() -> bytes:
 @pytest.mark.usefixtures("mounts")
 def test_copies_stay_where_they_are_copied_to(fort: Fort, ns: Namespace, kubectl: Kubectl, tmp_path: Path) -> None:
     """A pod whose `tar` lies: what it sends must not be written outside of the directory that the user named."""
-    lying = "mkdir bin; printf '#!/bin/sh\\ncat %s/evil.tar\\n' \"$PWD\" > bin/tar; chmod 755 bin/tar; exec sleep 600"
+    lying = "mkdir bin; printf '#!/bin/sh\\ncat %s/evil.tar\\n' \"$PWD\" > bin/tar; chmod 755 bin/tar; echo lies; exec sleep 600"
     path = {"name": "PATH", "value": "/hekla-lying/bin:/usr/bin:/bin"}
     inside = {**container("sh", "-c", lying), "env": [path], "workingDir": "/hekla-lying"}
     fort.start(ns, "liar", "", containers=[inside])
+    assert eventually(lambda: fort.api.get(ns.path("pods", "liar", "log")).text) == "lies\n"
     into = [kubectl.program, *kubectl.common, "-n", ns.name, "exec", "-i", "liar", "--", "sh", "-c", "cat > /hekla-lying/evil.tar"]
-    subprocess.run(into, input=escaping_tar(), check=True, timeout=30)
+    subprocess.run(into, input=escaping_tar(), check=True, timeout=90)
     target = tmp_path / "a" / "b" / "target"
     target.mkdir(parents=True)
     kubectl.run("-n", ns.name, "cp", "liar:src", str(target / "src"))

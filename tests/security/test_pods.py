@@ -23,7 +23,7 @@ tls = ssl.create_default_context(cafile={HERE!r} + "/ca.crt")
 for method, path in json.loads(sys.argv[1]):
     request = urllib.request.Request(root + path, method=method, headers={{"Authorization": "Bearer " + token}})
     try:
-        print(urllib.request.urlopen(request, timeout=5, context=tls).status)
+        print(urllib.request.urlopen(request, timeout=60, context=tls).status)
     except urllib.error.HTTPError as error:
         print(error.code)
 """

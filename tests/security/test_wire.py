@@ -115,7 +115,7 @@ def test_a_node_talks_to_its_api_server_alone(fort: Fort, path: str, tmp_path: P
         context.check_hostname = False
         if certificate:
             context.load_cert_chain(certificate, certificate.replace(".crt", ".key"))
-        connection = http.client.HTTPSConnection(host, port, context=context, timeout=5)
+        connection = http.client.HTTPSConnection(host, port, context=context, timeout=60)
         try:
             connection.request("GET", path)
             return connection.getresponse().status
