@@ -15,6 +15,8 @@ OWNER_INDEX = "owner"
 FLOW_INDEX = "flow"
 TEMPLATE_INDEX = "template"
 CRON_INDEX = "cron"
+EXPIRY = "expiry"
+"""The concern of jobs that have a time to live."""
 
 
 class Caches:
@@ -35,6 +37,24 @@ class Caches:
         """The value of a priority class, 0 for one that does not exist."""
         found = self.priorities.get(name)
         return found.value if found is not None else 0
+
+
+def concerns(job: batch.Job) -> tuple[str, ...]:
+    """Which controllers beside its own a job may concern: those of the flow, template or cron job that made it, and of its expiry.
+
+    By this the jobs' cache sorts its listeners: most jobs are made by hand.
+    """
+    labels = job.metadata.labels
+    found: list[str] = []
+    if names.CREATED_BY_JOB_FLOW in labels:
+        found.append(FLOW_INDEX)
+    if names.CREATED_BY_JOB_TEMPLATE in labels:
+        found.append(TEMPLATE_INDEX)
+    if job.metadata.owner_references:
+        found.append(CRON_INDEX)
+    if job.spec.ttl_seconds_after_finished is not None:
+        found.append(EXPIRY)
+    return tuple(found)
 
 
 def _job_of(pod: Pod) -> Iterable[str]:
@@ -61,7 +81,10 @@ def _template_of(job: batch.Job) -> Iterable[str]:
 
 def _marked(job: batch.Job, label: str) -> Iterable[str]:
     """The key that a mark `<namespace>.<name>` means."""
-    namespace, dot, name = job.metadata.labels.get(label, "").partition(".")
+    mark = job.metadata.labels.get(label)
+    if not mark:
+        return ()
+    namespace, dot, name = mark.partition(".")
     return (f"{namespace}/{name}",) if dot else ()
 
 

@@ -12,7 +12,7 @@ from hekla.kube.client import Client
 from hekla.kube.controller import Controller
 from hekla.kube.errors import Conflict, NotFound
 
-from .caches import Caches
+from .caches import EXPIRY, Caches, concerns
 from .instants import instant
 
 
@@ -42,7 +42,7 @@ class GarbageCollector(Controller):
         self._client = client
         self._jobs = caches.jobs
         self._clock = clock
-        self.enqueue(caches.jobs, lambda job: key_of(job) if needs_cleanup(job) else None)
+        self.enqueue(caches.jobs, lambda job: key_of(job) if needs_cleanup(job) else None, of=(concerns, [EXPIRY]))
 
     async def reconcile(self, key: str) -> float | None:
         job = self._jobs.get(key)

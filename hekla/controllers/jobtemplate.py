@@ -8,7 +8,7 @@ from hekla.api import batch, flow, names
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller
 
-from .caches import TEMPLATE_INDEX, Caches
+from .caches import TEMPLATE_INDEX, Caches, concerns
 
 
 class JobTemplateController(Controller):
@@ -22,7 +22,7 @@ class JobTemplateController(Controller):
         self._client = client
         self._caches = caches
         self.enqueue(caches.templates)
-        self.enqueue(caches.jobs, template_of)
+        self.enqueue(caches.jobs, template_of, of=(concerns, [TEMPLATE_INDEX]))
 
     async def reconcile(self, key: str) -> float | None:
         template = self._caches.templates.get(key)

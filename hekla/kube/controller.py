@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from hekla.api.meta import key as key_of
-from hekla.kube.cache import Cache
+from hekla.kube.cache import Cache, Sorter
 from hekla.kube.errors import ApiError, Conflict
 from hekla.kube.expectations import Expectations
 from hekla.kube.http.client import TransportError
@@ -51,8 +51,17 @@ class Controller(ABC):
         """Called when `most_retries` is reached."""
         log.warning("%s: %s failed %d times; left until it changes: %s", self.name, key, self.most_retries, error)
 
-    def enqueue(self, cache: Cache[Any], keys: Callable[[Any], Iterable[str] | str | None] = key_of) -> None:
-        """Queue, for each change in the cache, the keys that `keys` gives for the object as it was and as it is."""
+    def enqueue(
+        self,
+        cache: Cache[Any],
+        keys: Callable[[Any], Iterable[str] | str | None] = key_of,
+        *,
+        of: tuple[Sorter[Any], Sequence[str]] | None = None,
+    ) -> None:
+        """Queue, for each change in the cache, the keys that `keys` gives for the object as it was and as it is.
+
+        With `of` (a sorter and values, as `Cache.on_change_of` takes them) only objects of these are looked at.
+        """
 
         def changed(old: Any, new: Any) -> None:
             for obj in (old, new):
@@ -67,7 +76,10 @@ class Controller(ABC):
 
         if cache not in self.caches:
             self.caches.append(cache)
-        cache.on_change(changed)
+        if of is None:
+            cache.on_change(changed)
+        else:
+            cache.on_change_of(*of, changed)
 
     async def start(self) -> None:  # noqa: B027 (not every controller has something to do at its start)
         """A hook, called once, after the caches have synced and before the first reconcile."""

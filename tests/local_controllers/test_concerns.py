@@ -83,7 +83,7 @@ def test_a_pod_concerns_the_services_that_select_it_and_no_others(manager):
         return {"metadata": {"name": name, "namespace": "default", "uid": name, "resourceVersion": "1"}, "spec": {"selector": selector}}
 
     put(services, service("web", app="web"), service("front", app="web", tier="front"), service("bare"))
-    put(services, *(service(f"job-{n}", job=f"job-{n}") for n in range(100)))
+    put(services, *(service(f"job-{n}", job=f"j-{n}", within="default") for n in range(100)))
     asked = []
     by = services.by
     services.by = lambda index, value: asked.extend(found := by(index, value)) or found
@@ -91,7 +91,7 @@ def test_a_pod_concerns_the_services_that_select_it_and_no_others(manager):
     while endpoints.queue._ready:
         endpoints.queue._wanted.discard(endpoints.queue._ready.popleft())
 
-    endpoints.queue_services(None, pod("a", labels={"app": "web", "job": "job-7"}, ip="10.0.0.1"))
+    endpoints.queue_services(None, pod("a", labels={"app": "web", "job": "j-7", "within": "default"}, ip="10.0.0.1"))
 
     assert sorted(endpoints.queue._ready) == ["default/job-7", "default/web"]
     assert len(asked) <= 3

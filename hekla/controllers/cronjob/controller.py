@@ -12,7 +12,7 @@ import msgspec
 from hekla.api import batch, names
 from hekla.api.core import ObjectReference
 from hekla.api.meta import key as key_of
-from hekla.controllers.caches import CRON_INDEX, Caches
+from hekla.controllers.caches import CRON_INDEX, Caches, concerns
 from hekla.controllers.events import Events
 from hekla.controllers.instants import instant, stamp
 from hekla.kube.client import Client
@@ -66,7 +66,7 @@ class CronJobController(Controller):
         self._stamped = stamped
         self._clock = clock
         caches.cron_jobs.on_change(self._cron_changed)
-        self.enqueue(caches.jobs, _cron_of)
+        self.enqueue(caches.jobs, _cron_of, of=(concerns, [CRON_INDEX]))
 
     def _cron_changed(self, old: batch.CronJob | None, new: batch.CronJob | None) -> None:
         if new is None or (old is not None and old.spec == new.spec and old.metadata.generation == new.metadata.generation):

@@ -334,6 +334,8 @@ class JobController(Controller):
         memory.announced.intersection_update(made.delayed)
 
     def _answered(self, key: str, memory: _Memory, made: Plan) -> None:
+        if not memory.triggers and key not in self._orders:
+            return
         used = set(made.used)
         memory.triggers = [trigger for trigger in memory.triggers if trigger not in used]
         orders = [trigger for trigger in self._orders.pop(key, []) if trigger not in used]
@@ -364,13 +366,15 @@ class JobController(Controller):
                     shown = msgspec.structs.replace(made.status, controlled_resources={})
                     await self._write_status(job, memory, shown)
                 raise
-        try:
-            await self._pods.create(key, job, memory.molds, made.create)
-        except (ApiError, Trouble, Wait):
-            if memory.step is not None:  # nor may a step that was put off wait for pods that cannot be made
-                await self._write_status(job, memory, memory.step)
-            raise
-        await self._pods.delete(key, job, made.delete)
+        if made.create:
+            try:
+                await self._pods.create(key, job, memory.molds, made.create)
+            except (ApiError, Trouble, Wait):
+                if memory.step is not None:  # nor may a step that was put off wait for pods that cannot be made
+                    await self._write_status(job, memory, memory.step)
+                raise
+        if made.delete:
+            await self._pods.delete(key, job, made.delete)
         return await self._settle(job, memory, made.status)
 
     async def _settle(self, job: batch.Job, memory: _Memory, status: batch.JobStatus) -> float | None:

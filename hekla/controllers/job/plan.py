@@ -107,6 +107,9 @@ class _Choice:
     wake: float | None = None
 
 
+_NO_CHOICE = _Choice()
+
+
 def _choose(view: View) -> _Choice:
     """The first action that is due.  Targeted restarts of several pods at one time are one restart."""
     choice = _Choice()
@@ -258,12 +261,14 @@ def _sync(view: View, deed: Deed) -> Plan:
     if not job.status.state.phase:
         fresh = status.entered(fresh, states.PENDING, view.now)
     phase = deed.outcome(_situation(view, counts, fresh.retry_count))
-    made.status = _entered(view, fresh, phase, _Choice())
+    made.status = _entered(view, fresh, phase, _NO_CHOICE)
     return made
 
 
 def controlled(job: batch.Job) -> dict[str, str]:
     """The status's list of what stands beside the pods: plugins and claims."""
+    if not job.spec.plugins and not job.spec.volumes:
+        return {}
     plugins = {f"plugin-{name}": name for name in sorted(job.spec.plugins) if name not in UNMARKED}
     claims = [claim_name(job, position) for position in range(len(job.spec.volumes))]
     return {**plugins, **{f"volume-pvc-{claim}": claim for claim in claims}}

@@ -57,7 +57,7 @@ class Verb(Enum):
     KILL_TARGET = "kill target"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Situation:
     """What an outcome may look at: the spec, the pods as they will be once the deed is done, and two stored numbers."""
 

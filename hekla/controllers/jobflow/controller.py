@@ -11,7 +11,7 @@ import msgspec
 from hekla.api import batch, flow, names
 from hekla.api.flow import JobFlowPhase
 from hekla.api.meta import key as key_of
-from hekla.controllers.caches import FLOW_INDEX, Caches
+from hekla.controllers.caches import FLOW_INDEX, Caches, concerns
 from hekla.controllers.events import Events
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller, Expectations
@@ -44,9 +44,9 @@ class JobFlowController(Controller):
         self._events = events
         self._clock = clock
         self._expectations = Expectations(flow_of)
-        caches.jobs.on_change(self._expectations.observe)
+        caches.jobs.on_change_of(concerns, [FLOW_INDEX], self._expectations.observe)
         self.enqueue(caches.flows)
-        self.enqueue(caches.jobs, flow_of)
+        self.enqueue(caches.jobs, flow_of, of=(concerns, [FLOW_INDEX]))
         self.enqueue(caches.templates, self._flows_with)
 
     def _flows_with(self, template: flow.JobTemplate) -> list[str]:

@@ -333,12 +333,13 @@ class EndpointsController(Controller):
 
 
 def selected(service: Json) -> tuple[str, ...]:
-    """The index function of SELECTED.  Of several labels the one with the longest value, which most likely few pods have."""
+    """The index function of SELECTED.  Of several labels one that few pods have: not the namespace again, a long value."""
     selector = service["spec"].get("selector")
     if not selector:
         return ()
-    name, value = max(selector.items(), key=lambda item: (len(item[1]), item))
-    return (place(service["metadata"]["namespace"], name, value),)
+    namespace = service["metadata"]["namespace"]
+    name, value = max(selector.items(), key=lambda item: (item[1] != namespace, len(item[1]), item))
+    return (place(namespace, name, value),)
 
 
 def place(namespace: str, label: str, value: str) -> str:
