@@ -5,6 +5,7 @@ A rule takes a value, where it stands, and a list of what is wrong, which it add
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -49,17 +50,33 @@ def selector(value: Tree | None, path: str, found: Errors) -> None:
     for position, term in enumerate(value.get("matchExpressions") or ()):
         where = f"{path}.matchExpressions[{position}]"
         operator, values = term.get("operator", ""), term.get("values")
-        if operator in ("In", "NotIn"):
-            if not values:
-                found.append(required(f"{where}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
-        elif operator in ("Exists", "DoesNotExist"):
-            if values:
-                found.append(forbidden(f"{where}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
-        else:
-            found.append(invalid(f"{where}.operator", operator, "not a valid selector operator"))
+        operator_fits(operator, values or (), where, found)
         found += [invalid(f"{where}.key", term.get("key", ""), reason) for reason in label_key(term.get("key", ""))]
         for index, text in enumerate(values or ()):
             found += [invalid(f"{where}.values[{index}]", text, reason) for reason in label_value(text)]
+
+
+def operator_fits(operator: str, values: Sequence[str], path: str, found: Errors, *, numbers: bool = False) -> None:
+    """What the operator of a selector asks of its values; `numbers`: whether it may compare them."""
+    if operator in ("In", "NotIn"):
+        if not values:
+            found.append(required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+    elif operator in ("Exists", "DoesNotExist"):
+        if values:
+            found.append(forbidden(f"{path}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
+    elif numbers and operator in ("Gt", "Lt"):
+        if len(values) != 1:
+            found.append(required(f"{path}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'"))
+    else:
+        found.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
+
+
+def named(text: str | None, grammar: Callable[[str], syntax.Reasons], path: str, found: Errors) -> None:
+    """A text that must be there and follow a grammar."""
+    if not text:
+        found.append(required(path))
+    else:
+        found += [invalid(path, text, reason) for reason in grammar(text)]
 
 
 def one_of(value: Any, allowed: tuple[str, ...], path: str, found: Errors, *, needed: bool = False, known: bool = False) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hekla.api.fielderrors import duplicate, forbidden, invalid, not_found, not_supported, required, too_many
-from hekla.api.fieldrules import Errors, Tree, one_of
+from hekla.api.fieldrules import Errors, Tree, named, one_of
 from hekla.api.syntax import dns_label, port_name, port_number
 from hekla.podrules import environment, mounts, probes, resources, security
 from hekla.podrules.options import Options
@@ -57,11 +57,7 @@ def check(spec: Tree, volumes: Volumes, path: str, options: Options, found: Erro
 
 def common(container: Tree, spec: Tree, volumes: Volumes, claims: list[str], path: str, options: Options, found: Errors) -> None:
     """What holds for containers of any kind."""
-    name = container.get("name") or ""
-    if not name:
-        found.append(required(f"{path}.name"))
-    else:
-        found += [invalid(f"{path}.name", name, reason) for reason in dns_label(name)]
+    named(container.get("name"), dns_label, f"{path}.name", found)
     if not container.get("image"):
         found.append(required(f"{path}.image"))
     if container.get("terminationMessagePolicy") not in TERMINATION:

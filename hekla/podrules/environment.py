@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from hekla.api.fielderrors import invalid, not_found, not_supported, required
-from hekla.api.fieldrules import Errors, Tree, label_key
+from hekla.api.fieldrules import Errors, Tree, label_key, named
 from hekla.api.quantity import Quantity
 from hekla.api.syntax import (
     Reasons,
@@ -120,21 +120,15 @@ def resource(body: Tree, path: str, found: Errors, *, in_volume: bool = False) -
 
 def _key(body: Tree, path: str, found: Errors) -> None:
     """A key of a ConfigMap or a Secret."""
-    name, key = body.get("name") or "", body.get("key") or ""
+    name = body.get("name") or ""
     found += [invalid(f"{path}.name", name, reason) for reason in dns_subdomain(name)]
-    if not key:
-        found.append(required(f"{path}.key"))
-    else:
-        found += [invalid(f"{path}.key", key, reason) for reason in configuration_key(key)]
+    named(body.get("key"), configuration_key, f"{path}.key", found)
 
 
 def _line(body: Tree, path: str, found: Errors) -> None:
     """A line of a file in a volume."""
-    for field, reasons in (("key", relaxed_environment_name), ("volumeName", dns_label)):
-        if not body.get(field):
-            found.append(required(f"{path}.{field}"))
-        else:
-            found += [invalid(f"{path}.{field}", body[field], reason) for reason in reasons(body[field])]
+    named(body.get("key"), relaxed_environment_name, f"{path}.key", found)
+    named(body.get("volumeName"), dns_label, f"{path}.volumeName", found)
     if not body.get("path"):
         found.append(required(f"{path}.path"))
     else:
@@ -150,11 +144,7 @@ def _whole_source(source: Tree, path: str, position: int, options: Options, foun
         found += [invalid(f"{path}[{position}].prefix", prefix, reason) for reason in _name(prefix, options)]
     given = [name for name in ("configMapRef", "secretRef") if source.get(name) is not None]
     for name in given:
-        text, where = source[name].get("name") or "", f"{path}[{position}].{name}.name"
-        if not text:
-            found.append(required(where))
-        else:
-            found += [invalid(where, text, reason) for reason in dns_subdomain(text)]
+        named(source[name].get("name"), dns_subdomain, f"{path}[{position}].{name}.name", found)
     if not given:
         found.append(invalid(path, "", "must specify one of: `configMapRef` or `secretRef`"))
     elif len(given) > 1:

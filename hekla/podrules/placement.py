@@ -4,7 +4,7 @@ scheduler's to say."""
 from __future__ import annotations
 
 from hekla.api.fielderrors import duplicate, forbidden, invalid, not_supported, required
-from hekla.api.fieldrules import Errors, Tree, label_key, label_value, one_of, selector
+from hekla.api.fieldrules import Errors, Tree, label_key, label_value, one_of, operator_fits, selector
 from hekla.api.syntax import dns_label, dns_subdomain
 from hekla.podrules.options import Options
 
@@ -58,17 +58,7 @@ def _node_term(term: Tree, path: str, found: Errors, *, values: bool = True) -> 
 
 def _node_labels(wanted: Tree, judged: bool, path: str, found: Errors) -> None:
     key, operator, values = wanted.get("key") or "", wanted.get("operator") or "", wanted.get("values") or ()
-    if operator in ("In", "NotIn"):
-        if not values:
-            found.append(required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
-    elif operator in ("Exists", "DoesNotExist"):
-        if values:
-            found.append(forbidden(f"{path}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
-    elif operator in ("Gt", "Lt"):
-        if len(values) != 1:
-            found.append(required(f"{path}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'"))
-    else:
-        found.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
+    operator_fits(operator, values, path, found, numbers=True)
     found += [invalid(f"{path}.key", key, reason) for reason in label_key(key)]
     for position, text in enumerate(values if judged else ()):
         found += [invalid(f"{path}.values[{position}]", text, reason) for reason in label_value(text)]

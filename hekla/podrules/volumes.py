@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from hekla.api.fielderrors import duplicate, forbidden, invalid, not_supported, required
-from hekla.api.fieldrules import Errors, Tree, one_of
+from hekla.api.fieldrules import Errors, Tree, named, one_of
 from hekla.api.quantity import ZERO, Quantity
 from hekla.api.syntax import dns_label, dns_subdomain
 from hekla.podrules import projected
@@ -39,10 +39,7 @@ def sound(volumes: Iterable[Tree], path: str, options: Options, found: Errors) -
     for position, volume in enumerate(volumes):
         where, name, before = f"{path}[{position}]", volume.get("name") or "", len(found)
         _source(volume, where, options, found)
-        if not name:
-            found.append(required(f"{where}.name"))
-        else:
-            found += [invalid(f"{where}.name", name, reason) for reason in dns_label(name)]
+        named(name, dns_label, f"{where}.name", found)
         if name in right:
             found.append(duplicate(f"{where}.name", name))
         if len(found) == before:
@@ -228,11 +225,8 @@ def _azure_disk(body: Tree, path: str, options: Options, found: Errors) -> None:
 
 
 def _storage_os(body: Tree, path: str, options: Options, found: Errors) -> None:
-    name, namespace = body.get("volumeName") or "", body.get("volumeNamespace") or ""
-    if not name:
-        found.append(required(f"{path}.volumeName"))
-    else:
-        found += [invalid(f"{path}.volumeName", name, reason) for reason in dns_label(name)]
+    namespace = body.get("volumeNamespace") or ""
+    named(body.get("volumeName"), dns_label, f"{path}.volumeName", found)
     if namespace:
         found += [invalid(f"{path}.volumeNamespace", namespace, reason) for reason in dns_label(namespace)]
     _secret_named(body, path, found)

@@ -25,6 +25,7 @@ def scripts() -> list[Script]:
         "validation": kinds.validation(),
         "pods": pods.pods(),
         "pod-updates": pods.pod_updates(),
+        "refused-templates": pods.refused_templates(),
         "services": objects.services(),
         "workloads": objects.workloads(),
         "namespaces": kinds.namespaces(),

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from tests.cluster.api import MERGE, STRATEGIC, TABLE, Tree
 from tests.kubernetes.exchange import Step
-from tests.kubernetes.scripts.places import PODS, pod
+from tests.kubernetes.scripts.places import NS, PODS, pod
+from tests.podrules.table import ROWS
 
 
 def pods() -> Iterator[Step]:
@@ -161,3 +162,11 @@ def pod_updates() -> Iterator[Step]:
     yield Step("PATCH", f"{one}/resize", {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}, STRATEGIC)
     yield Step("POST", f"{one}/eviction", {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}})
     yield Step("POST", f"{one}/eviction", {"metadata": {"name": "p"}})
+
+
+def refused_templates() -> Iterator[Step]:
+    """The templates of the table of pod rules that the server is said to refuse."""
+    for row in ROWS:
+        if row["served"]:
+            body = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "t"}, "template": row["template"]}
+            yield Step("POST", f"{NS}/podtemplates", body, query={"dryRun": "All"})
