@@ -15,6 +15,7 @@ from hekla.engine.tasks import PREEMPTABLE, Job, Task
 from hekla.engine.victims import agreed, in_order
 
 if TYPE_CHECKING:
+    from hekla.engine.podclass import PodClass
     from hekla.engine.session import Session
 
 REASON = "preempt"
@@ -82,11 +83,10 @@ def _between_jobs(session: Session, preemption: _Preemption, job: Job, tasks: li
 
 
 def _within_job(session: Session, preemption: _Preemption, job: Job) -> None:
-    if not any(job.counts.statuses[one] for one in PREEMPTABLE):
-        return
+    alone = not any(job.counts.statuses[one] for one in PREEMPTABLE)
     for task in _waiting(session, job):
         statement = session.statement()
-        if not preemption.claim(statement, task, lambda victim: victim.job is job):
+        if not (preemption.take_room(statement, task) if alone else preemption.claim(statement, task, lambda victim: victim.job is job)):
             statement.discard()
             return
         statement.commit()
@@ -101,6 +101,8 @@ class _Preemption:
         self.search = Search()
         """What the last claim met."""
         self.hopeless = Hopeless(session, "preemptable")
+        self.full: dict[PodClass, int] = {}
+        """Class -> how much had happened to nodes when none had room for it."""
         self.remembers = session.argument(REASON, "predicateErrorCacheEnable", True)
         self.refused: dict[tuple[str, str], Bools] = {}
         """Job and role -> nodes that refused one of its pods, whatever would help it: they are not asked again in this action."""
@@ -118,15 +120,10 @@ class _Preemption:
         if blocked := session.prefilter(task):
             self.search.whole = blocked
             return False
-        mask = session.hooks.pipeline.preempt_mask(session, task)
+        mask = self._asked(task)
         session.metric("total_preemption_attempts", 1.0)
         job = task.job
         assert job is not None
-        if task.role and self.remembers and len(job.tasks) > 1:
-            known = self.refused.get((job.key, task.role))
-            if known is not None:
-                mask &= ~known
-            self.refused[job.key, task.role] = ~mask
         errors = job.fit_errors.get(task.key)
         if errors is not None and errors.unresolvable is not None:
             mask &= ~errors.unresolvable
@@ -142,6 +139,40 @@ class _Preemption:
         if like is not None:
             self.hopeless.note(like, self.search)
         return False
+
+    def take_room(self, statement: Statement, task: Task) -> bool:
+        """Promise the task a node that has room without anybody's eviction: what `claim` comes to where nobody may be evicted."""
+        session, job = self.session, task.job
+        assert job is not None
+        changes = len(session.state.nodes.log)
+        if self.topology_aware or task.pods.preemption_policy == "Never" or self.full.get(task.pods) == changes:
+            return False
+        if not session.allocatable(session.queue_of(job), task) or not self._eligible(task) or session.prefilter(task):
+            return False
+        room = session.hooks.pipeline.candidates(session, task).future
+        if not len(room) and not task.labels.terms and not task.pods.has_terms:
+            self.full[task.pods] = changes
+        errors = job.fit_errors.get(task.key)
+        if errors is not None and errors.unresolvable is not None:
+            room = room[~errors.unresolvable[room]]
+        if task.role and len(job.tasks) > 1:
+            room = room[self._asked(task)[room]]
+        for rows in session.shard_groups(room):
+            if len(rows):
+                statement.pipeline(task, int(session.hooks.pipeline.ranked(session, task, rows)[0]))
+                return True
+        return False
+
+    def _asked(self, task: Task) -> Bools:
+        """`[nodes]`: those that evictions could help, and that refused no other pod of the role in this action."""
+        mask, job = self.session.hooks.pipeline.preempt_mask(self.session, task), task.job
+        assert job is not None
+        if task.role and self.remembers and len(job.tasks) > 1:
+            known = self.refused.get((job.key, task.role))
+            if known is not None:
+                mask &= ~known
+            self.refused[job.key, task.role] = ~mask
+        return mask
 
     def _eligible(self, task: Task) -> bool:
         """Not while the node that was promised last time is still being emptied.  Reference: scheduler-core 6.4, 1."""
