@@ -54,7 +54,7 @@ def test_after_a_crash_the_next_one_takes_over(server: ApiServerProcess, tmp_pat
 
     (tmp_path / "second").mkdir()
     with admission(server, tmp_path / "second", paths="/jobs/mutate,/jobs/validate,/queues/validate"):
-        assert call(server, "POST", JOBS, job(name="adopted"))[0] == 201
+        wait_for("the next one is asked", lambda: call(server, "POST", JOBS, job(name="adopted"))[0] == 201)
 
 
 def test_only_pods_that_could_be_refused_are_asked_about(server: ApiServerProcess, tmp_path: Path):

@@ -28,7 +28,13 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             make_queue(server, "parent", parent="root")
             make_queue(server, "child", parent="parent")
             make_queue(server, "shut", state="Closed", parent="root")
+            wait_for("the queues are known", lambda: "leaf queue" in said(server, "parent") and "`Closed`" in said(server, "shut"))
             yield server
+
+
+def said(server: ApiServerProcess, queue: str) -> str:
+    """What a job is told that would go to a queue."""
+    return str(call(server, "POST", f"{JOBS}?dryRun=All", job(name="probe", queue=queue))[1].get("message", ""))
 
 
 def refused(cluster: ApiServerProcess, path: str, tree: Tree) -> tuple[int, str]:
