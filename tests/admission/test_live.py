@@ -181,12 +181,12 @@ def test_queues_are_deleted_from_below(cluster: ApiServerProcess):
     make_queue(cluster, "upper", parent="root")
     make_queue(cluster, "lower", parent="upper")
 
-    def delete(name: str) -> tuple[int, str]:
-        status, answer = call(cluster, "DELETE", f"{QUEUES}/{name}")
+    def delete(name: str, query: str = "") -> tuple[int, str]:
+        status, answer = call(cluster, "DELETE", f"{QUEUES}/{name}{query}")
         return status, answer.get("message", "")
 
     denial = 'admission webhook "validatequeue.volcano.sh" denied the request: '
-    wait_for("the family is known", lambda: delete("upper")[0] == 400)
+    wait_for("the family is known", lambda: delete("upper", "?dryRun=All")[0] == 400)
     assert delete("upper") == (400, denial + "queue upper can not be deleted because it has 1 child queues: lower")
     assert delete("default") == (400, denial + "`default` queue can not be deleted")
     assert delete("lower")[0] == 200
@@ -201,10 +201,11 @@ def test_groups_stand_in_open_queues_only(cluster: ApiServerProcess):
     team = {"metadata": {"name": "team", "annotations": {"scheduling.volcano.sh/queue-name": "child"}}}
     assert call(cluster, "POST", "/api/v1/namespaces", team)[0] == 201
 
-    def create(namespace: str) -> Tree:
-        return call(cluster, "POST", f"{SCHEDULING}/namespaces/{namespace}/podgroups", group)[1]
+    def create(namespace: str, query: str = "") -> Tree:
+        return call(cluster, "POST", f"{SCHEDULING}/namespaces/{namespace}/podgroups{query}", group)[1]
 
     assert create("default")["spec"]["queue"] == "default"
+    wait_for("the namespace is known", lambda: create("team", "?dryRun=All")["spec"]["queue"] == "child")
     assert create("team")["spec"]["queue"] == "child"
     lost = {**group, "metadata": {"name": "lost"}, "spec": {"queue": "nowhere"}}
     assert refused(cluster, f"{SCHEDULING}/namespaces/default/podgroups", lost) == (
