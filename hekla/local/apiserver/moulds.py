@@ -137,7 +137,8 @@ class Moulds:
         self.registry = registry
         self.admission = admission
         self._known: dict[Key, Mould] = {}
-        self._seen: dict[Key, None] = {}
+        self._seen: set[int] = set()
+        """Hashes of keys that came once."""
         self._looks: dict[Resource, tuple[Collection, ...] | None] = {}
         self._generation = -1
 
@@ -172,11 +173,11 @@ class Moulds:
         mould = self._known.get(found)
         if mould is not None:
             return Body(found, pieces["metadata"], mould)
-        if found in self._seen:
+        if hash(found) in self._seen:
             return Lesson(found, spec) if read_metadata(pieces["metadata"]) is not None else None
         if len(self._seen) >= KNOWN:
             self._seen.clear()
-        self._seen[found] = None
+        self._seen.add(hash(found))
         return None
 
     def keep(self, lesson: Lesson, mould: Mould) -> None:
