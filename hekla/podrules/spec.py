@@ -38,8 +38,10 @@ def around(metadata: Tree, spec: Tree, found: Errors) -> None:
         if profiles.STATIC in given and spec.get("resourceClaims"):
             found.append(forbidden("", "static pods do not support resource claims"))
         profiles.agreement(given, spec, "spec", found, inherited=False)
-    if spec.get("volumes"):
-        volumes.made_for(metadata.get("name") or "", spec["volumes"], "spec.volumes", found)
+    for volume in spec.get("volumes") or ():
+        if "ephemeral" in volume:
+            volumes.made_for(metadata.get("name") or "", spec["volumes"], "spec.volumes", found)
+            break
 
 
 def pod_spec(spec: Tree, path: str, options: Options, found: Errors) -> None:
