@@ -19,7 +19,7 @@ from hekla.local.cluster import Cluster
 from hekla.local.supervisor import read_status
 
 TARGETS = ("apiserver", "scheduler", "controllers", "agent")
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 @dataclass(frozen=True)

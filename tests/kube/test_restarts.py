@@ -17,6 +17,8 @@ from tests.apiserver_process import ApiServerProcess
 
 KILLS = 20
 WRITERS = 12
+WRITES = 50
+"""Done at least before each kill, on the average."""
 
 
 class Writer:
@@ -71,6 +73,7 @@ def listener(heard: dict[str, str]) -> object:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 async def test_caches_converge_through_twenty_kills(apiserver: ApiServerProcess) -> None:
     draw = random.Random(7)
     async with Client(load(str(apiserver.internal_kubeconfig))) as client:
@@ -82,20 +85,22 @@ async def test_caches_converge_through_twenty_kills(apiserver: ApiServerProcess)
         writers = [Writer(client, number) for number in range(WRITERS)]
         stop = asyncio.Event()
         tasks = [asyncio.ensure_future(writer.run(stop)) for writer in writers]
-        for _ in range(KILLS):
+        for turn in range(1, KILLS + 1):
             await asyncio.sleep(0.1 + draw.random() * 0.7)
+            async with asyncio.timeout(60):  # however few writes a busy machine does in that time
+                while sum(writer.writes for writer in writers) < turn * WRITES:
+                    await asyncio.sleep(0.01)
             await asyncio.to_thread(apiserver.restart, kill=True)
         stop.set()
         await asyncio.gather(*tasks)
 
         listing = await client.list(CONFIG_MAP, "default")
         wanted = {item.metadata.name: item.metadata.resource_version for item in listing.items}
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while any(told != wanted for told in heard):
                 await asyncio.sleep(0.01)
         for cache in caches:
             await cache.stop()
 
-    assert sum(writer.writes for writer in writers) > 1000
     for writer in writers:
         assert writer.acknowledged - writer.uncertain <= wanted.keys()
