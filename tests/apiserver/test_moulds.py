@@ -348,3 +348,44 @@ async def test_a_condition_is_asked_again_for_other_annotations(world: World) ->
         codes.append((await world.create(PODS.format("short"), json.dumps(tree, separators=(",", ":")).encode(), "one"))[0])
     assert codes == [201, 201, 201, 201, 500, 201, 201]  # nobody listens where the webhook of pods with a budget is
     assert world.casts >= 3
+
+
+CLASS = {"metadata": {"name": "high"}, "value": 7, "globalDefault": True}
+RUNTIME = {"metadata": {"name": "r"}, "handler": "h", "overhead": {"podFixed": {"cpu": "1"}}}
+LIMITS = {"metadata": {"name": "l"}, "spec": {"limits": [{"type": "Container", "default": {"cpu": "2"}}]}}
+MERGE = "application/merge-patch+json"
+CLOSED = ("PATCH", f"{QUEUES}/default/status", {"status": {"state": "Closed"}}, MERGE)
+ANNOTATED = {"metadata": {"annotations": {"scheduling.volcano.sh/queue-name": "other"}}}
+RUN = {"containers": [CONTAINER], "runtimeClassName": "r"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "before", "change"),
+    [
+        (KINDS[0], POD_SPECS[1], None, ("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", CLASS)),
+        (KINDS[0], POD_SPECS[1], None, ("POST", "/api/v1/namespaces/{}/limitranges", LIMITS)),
+        (KINDS[0], POD_SPECS[1], None, ("POST", "/api/v1/namespaces/{}/serviceaccounts",
+                                        {"metadata": {"name": "default"}, "imagePullSecrets": [{"name": "pull"}]})),
+        (KINDS[0], RUN, ("POST", "/apis/node.k8s.io/v1/runtimeclasses", RUNTIME), ("DELETE", "/apis/node.k8s.io/v1/runtimeclasses/r")),
+        (KINDS[1], JOB_SPECS[0], None, CLOSED),
+        (KINDS[2], GROUP_SPECS[0], None, CLOSED),
+        (KINDS[2], GROUP_SPECS[0], None, ("PATCH", "/api/v1/namespaces/{}", ANNOTATED, MERGE)),
+    ],
+)  # fmt: skip
+async def test_what_admission_looks_at_has_changed(world: World, kind: Any, spec: Json, before: Any, change: Any) -> None:
+    async def make(change: Any) -> None:
+        for target in dict.fromkeys(change[1].format(namespace) for namespace in ("long", "short")):
+            await world.must(change[0], target, *change[2:])
+
+    if before is not None:
+        await make(before)
+    target, version, name, _ = kind
+    answers = []
+    for number in range(5):
+        if number == 4:
+            await make(change)
+        tree = {"apiVersion": version, "kind": name, "metadata": {"name": f"n{number}"}, "spec": spec}
+        code, answer = await world.both(target, tree)
+        answers.append((code, answer.get("spec")))
+    assert world.casts == 2
+    assert MADE_UP.sub("", str(answers[3])) != MADE_UP.sub("", str(answers[4]))
