@@ -75,6 +75,7 @@ class _Series:
     message: str = ""
     stored: bool = False
     queued: bool = False
+    writing: bool = False
     tries: int = 0
 
 
@@ -137,7 +138,8 @@ class Recorder:
         series.count += 1
         series.last = timestamp(now)
         series.message = message
-        self._enqueue(series)
+        if not series.writing:  # two writers of one would both make it, or the later be overtaken; who writes it looks again
+            self._enqueue(series)
 
     async def close(self) -> None:
         """Write what waits, for a moment, then stop."""
@@ -193,6 +195,8 @@ class Recorder:
                 await self._wanted.wait()
             series = self._queue.popleft()
             series.queued = False
+            series.writing = True
+            count = series.count
             self._writing += 1
             try:
                 await self._write(series)
@@ -206,7 +210,10 @@ class Recorder:
                 self.dropped += 1
                 log.exception("the event %s could not be written", series.body["metadata"]["name"])
             finally:
+                series.writing = False
                 self._writing -= 1
+            if series.count != count:
+                self._enqueue(series)
             await self._give_way()
 
     async def _give_way(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 
@@ -195,6 +196,28 @@ async def test_events_are_counted_combined_and_throttled(client: Client) -> None
     assert event.involved_object.kind == "ConfigMap"
     assert event.source.component == event.reporting_component == "tester"
     assert event.metadata.name.startswith("subject.")
+
+
+async def test_what_happens_again_while_its_event_is_made_is_counted(shared_apiserver: ApiServerProcess) -> None:
+    answer, made = asyncio.Event(), 0
+
+    class Slow(Client):
+        async def create(self, *arguments: Any, **more: Any) -> Any:
+            nonlocal made
+            made += 1
+            await answer.wait()
+            return await super().create(*arguments, **more)
+
+    async with Slow(load(str(shared_apiserver.internal_kubeconfig))) as client:
+        recorder = Recorder(client, "tester")
+        for _ in range(3):
+            recorder.event(config_map("anew"), "Normal", "Anew", "hello")
+            await until(lambda: bool(made))
+            await asyncio.sleep(0)  # for another writer, which would make it too
+        answer.set()
+        await recorder.close()
+        assert [event.count for event in (await client.list(EVENT, "default", fields="reason=Anew")).items] == [3]
+        assert (made, recorder.dropped) == (1, 0)
 
 
 async def test_events_leave_a_busy_server_to_others_and_come_later(client: Client) -> None:
