@@ -159,6 +159,7 @@ def close_session(session: Session, stage: Stage = _unwatched) -> Decisions:
     report_queues(session)
     decided = session.decisions
     session.live.clear()
-    moved = bool(decided.binds or decided.evictions or decided.gates or session.let_in_any)
+    # A job whose phase this cycle found to be another has not met the actions in it.
+    moved = bool(decided.binds or decided.evictions or decided.gates or decided.pod_groups or session.let_in_any)
     state.settled = None if moved or state.unreported or state.strays or state.back_off.any(session.now) else (state.version, session.hooks)
     return decided

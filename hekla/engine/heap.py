@@ -34,6 +34,12 @@ class Heap(Generic[T]):
     def pop(self) -> T:
         return heapq.heappop(self._entries)[2]
 
+    def pass_on(self, item: T) -> T:
+        """As `push` and then `pop`, at the cost of little more than one of them."""
+        entry = (self._key(item), self._pushed, item)
+        self._pushed += 1
+        return heapq.heappushpop(self._entries, entry)[2]
+
 
 class Line(Generic[T]):
     """For many items of which few come again: sorted once, so the next stands at the end; who comes again waits in a heap beside.
@@ -45,10 +51,13 @@ class Line(Generic[T]):
 
     def __init__(self, key: Callable[[T], Any], items: Iterable[T]) -> None:
         self._key = key
-        self._sorted: list[tuple[Any, int, T]] = [(key(item), number, item) for number, item in enumerate(items)]
-        self._pushed = len(self._sorted)
-        self._sorted.sort()
-        self._sorted.reverse()
+        known = list(items)
+        keys = [key(item) for item in known]
+        # By the keys alone, of which Python compares two much faster than two tuples that contain them.
+        order = sorted(range(len(known)), key=keys.__getitem__)
+        order.reverse()
+        self._sorted: list[tuple[Any, int, T]] = [(keys[number], number, known[number]) for number in order]
+        self._pushed = len(known)
         self._again: list[tuple[Any, int, T]] = []
 
     def __len__(self) -> int:

@@ -381,6 +381,14 @@ class NodeTable:
         self.tasks[row].pop(task.key, None)
         self.vanish(task, row)
 
+    def renew(self, task: Task, row: int) -> None:
+        """Another reading of a pod on a node that counts the same there: as `release` and `hold`, without the sums."""
+        held = self.tasks[row]
+        del held[task.key]
+        held[task.key] = task
+        self.version += 1
+        self.mark(row)
+
     def change(self, task: Task, row: int, old: Status, new: Status) -> None:
         """A task on a node changes its status and so what it counts as."""
         self.log.append(~row)

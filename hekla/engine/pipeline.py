@@ -282,7 +282,7 @@ class Pipeline:
         log = session.state.nodes.log
         key = self.ahead_key(task)
         known = session.ahead.get(key)
-        reach = 1
+        reach = min(AHEAD_GROWTH, session.asking.get(task.pods, 1)) if known is None and key[1] in (None, ALONE) else 1
         if known is not None and log[known.at :] == known.given:
             if known.next + count <= len(known.rows):
                 known.given = known.rows[known.next : known.next + count]

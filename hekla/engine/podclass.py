@@ -163,6 +163,7 @@ class PodClass:
         "node_selector",
         "node_terms",
         "number",
+        "plain",
         "ports",
         "preemption_policy",
         "preferences",
@@ -201,6 +202,8 @@ class PodClass:
         """Names, within the pod; with one more where a device class backs some of `extended`."""
         self.extended: tuple[str, ...] = ()
         """Extended resources, which a device class may back."""
+        self.plain = False
+        """Nothing but room, nodes and load decides about such a pod: no inter-pod terms, volumes, claims or host ports."""
         self.cache: dict[Any, tuple[int, Any]] = {}
 
     def __repr__(self) -> str:
@@ -214,6 +217,10 @@ class PodClass:
     @property
     def has_terms(self) -> bool:
         return bool(self.affinity or self.anti_affinity or self.preferences or self.spreads)
+
+    def settle(self) -> None:
+        """Work out `plain`, once the rest is known or has changed."""
+        self.plain = not (self.has_terms or self.volumes or self.claims or self.ports)
 
     def static(self, key: Any, nodes: NodeTable, compute: Callable[[], T]) -> T:
         """What depends on the class and the node objects alone; computed again only when a node object changed."""
@@ -372,6 +379,7 @@ class PodClasses:
         pods.claims = tuple(str(claim.get("name", "")) for claim in spec.get("resourceClaims") or ())
         pods.extended = tuple(name for name, value in pods.request.amounts.items() if value > 0 and is_extended(name))
         self._compile_terms(pods, namespace, labels, affinity, spec.get("topologySpreadConstraints") or ())
+        pods.settle()
         return pods
 
     def _compile_terms(self, pods: PodClass, namespace: str, labels: Mapping[str, str], affinity: Tree, spreads: Sequence[Tree]) -> None:

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from sys import intern
 from typing import Any
 
@@ -19,7 +20,7 @@ from hekla.api import quantity
 from hekla.engine import matching, resources
 from hekla.engine.durations import instant, seconds
 from hekla.engine.resources import Amounts
-from hekla.engine.tasks import Status, Topology
+from hekla.engine.tasks import Job, Status, Topology
 
 GROUP_NAME = "scheduling.k8s.io/group-name"
 TASK_SPEC = "volcano.sh/task-spec"
@@ -29,6 +30,7 @@ REVOCABLE_ZONE = "volcano.sh/revocable-zone"
 SLA_KEYS = ("volcano.sh/sla-waiting-time", "sla-waiting-time")
 TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 Tree = Mapping[str, Any]
+_PACK = msgspec.msgpack.Encoder()
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 
 
@@ -251,6 +253,26 @@ def sent_status(status: Tree) -> tuple[Any, ...]:
     )
     counts = (int(status.get(name, 0) or 0) for name in ("running", "succeeded", "failed"))
     return (status.get("phase", ""), *counts, conditions)
+
+
+def says_as_sent(status: Tree, job: Job) -> bool:
+    """Whether a PodGroup's status is the one that was written last, and the job has not gone on since."""
+    try:
+        sent = sent_status(status)
+    except (AttributeError, TypeError, ValueError):
+        return False
+    return bool(sent == job.status_sent) and bool(sent[0] == job.phase)
+
+
+_STATED = ("uid", "annotations", "labels", "ownerReferences", "creationTimestamp")
+
+
+def stated_by(meta: Tree, spec: Tree) -> bytes:
+    """A digest of what a PodGroup says beside its status; empty where it cannot be taken, which equals nothing."""
+    try:
+        return blake2b(_PACK.encode(([meta.get(name) for name in _STATED], spec)), digest_size=16).digest()
+    except (TypeError, ValueError, OverflowError):
+        return b""
 
 
 def short_hash(text: str) -> str:

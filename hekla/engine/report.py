@@ -18,7 +18,7 @@ from hekla.engine.queues import ROOT, Queue
 from hekla.engine.reasons import job_text, scheduling_reason
 from hekla.engine.resources import Amounts, add, empty, quantities
 from hekla.engine.strays import report_strays
-from hekla.engine.tasks import SCHEDULED, Job, Status, Task
+from hekla.engine.tasks import Job, Status, Task
 
 if TYPE_CHECKING:
     from hekla.engine.session import Session
@@ -36,10 +36,12 @@ _WAITING = ("Unknown", "Pending", "Inqueue")
 def report(session: Session) -> None:
     """Fill the session's decisions with statuses, conditions, events and explanations."""
     state = session.state
-    jobs = {**state.unreported, **state.active, **session.touched}
+    jobs = session.changed_jobs(resting=True)
     state.unreported.clear()
-    for job in jobs.values():
-        if session.in_session(job):
+    for job in jobs:
+        if session.rests(job):
+            state.unreported[job.key] = job
+        elif session.in_session(job):
             _report_job(session, job)
     if state.strays:
         report_strays(session)
@@ -47,18 +49,20 @@ def report(session: Session) -> None:
 
 def phase_of(job: Job, session_uid: str) -> str:
     """The phase that a PodGroup has after a cycle.  Reference: scheduler-core 2.18."""
-    counts = job.counts
-    if counts.statuses[Status.RUNNING] and any(
+    statuses = job.counts.statuses
+    running = len(statuses[Status.RUNNING])
+    if running and any(
         one.get("type") == UNSCHEDULABLE and one.get("status") == "True" and one.get("transitionID") == session_uid
         for one in job.conditions
     ):
         return "Unknown"
-    scheduled = counts.of(*SCHEDULED)
-    leaving = counts.statuses[Status.RELEASING]
+    ended = len(statuses[Status.FAILED]) + len(statuses[Status.SUCCEEDED])
+    scheduled = running + len(statuses[Status.BOUND]) + ended
+    leaving = statuses[Status.RELEASING]
     if leaving:
         scheduled += sum(1 for task in leaving.values() if task.row >= 0)
     if scheduled >= job.min_available:
-        return "Completed" if scheduled == counts.of(Status.FAILED, Status.SUCCEEDED) else "Running"
+        return "Completed" if scheduled == ended else "Running"
     return "Inqueue" if job.phase == "Inqueue" else "Pending"
 
 
@@ -98,9 +102,11 @@ def _report_job(session: Session, job: Job) -> None:
             tuple([(one.get("type", ""), one.get("status", ""), one.get("reason", ""), one.get("message", "")) for one in job.conditions]),
         )
         if sent != job.status_sent:
-            wrote = session.now - job.status_time >= _patience(sent, job.status_sent)
+            patience = _patience(sent, job.status_sent)
+            wrote = session.now - job.status_time >= patience
             if not wrote:
                 session.state.unreported[job.key] = job  # Comes again when it is due.
+                job.rests_until = job.status_time + patience
         if wrote:
             job.status_sent, job.status_time = sent, session.now
             conditions: list[dict[str, Any]] = [dict(one) for one in job.conditions]
@@ -121,6 +127,10 @@ def _report_job(session: Session, job: Job) -> None:
         session.decisions.pipelined.append(Pipelined(task.key, task.uid, node, job.key))
     if waiting:
         _report_tasks(session, job, waiting, text)
+    elif explained is not None and not job.is_pending and (job.key in session.orders.behind or job.key in session.no_victim):
+        # Words of this cycle alone, about a job that has nothing to decide in the next.
+        session.state.unreported[job.key] = job
+        job.rests_until = -math.inf
 
 
 def _set_waiting(job: Job, session_uid: str, explained: Explanation | None) -> None:

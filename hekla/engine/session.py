@@ -27,6 +27,7 @@ from hekla.engine.statement import Statement
 from hekla.engine.tasks import Group, Job, Status, SubJob, Task, is_allocated
 
 if TYPE_CHECKING:
+    from hekla.engine.podclass import PodClass
     from hekla.engine.state import State
 
 _GATES = {
@@ -96,6 +97,8 @@ class Session:
         self.touched: dict[str, Job] = {}
         self.ahead: dict[object, Ahead] = {}
         """For each class, nodes that were chosen ahead of need."""
+        self.asking: dict[PodClass, int] = {}
+        """For each class, how many jobs of one plain pod allocate has found waiting."""
         self.node_scope: Any = None
         """`[nodes]` mask of the nodes this scheduler may use, or None; `hard` is whether others are out of the question."""
         self.shard_mode = "none"
@@ -109,6 +112,9 @@ class Session:
         """Whether tasks gated by their queue alone are to be let go (gate SchedulingGatesQueueAdmission)."""
         self._job_orders = [plugin.job_order for plugin in hooks("job_order")]
         self._queue_orders = [plugin.queue_order for plugin in hooks("queue_order")]
+        self._job_valids = [plugin.job_valid for plugin in hooks("job_valid")]
+        self._enqueueable = [[(plugin, plugin.job_enqueueable) for plugin in tier] for tier in hooks.tiers["job_enqueueable"]]
+        self._enqueued = [plugin.job_enqueued for plugin in hooks("job_enqueued")]
         self._job_readies = [plugin.job_ready for plugin in hooks("job_ready")]
         self._until_ready = {
             hook: [plugin.tasks_until_ready for plugin in hooks(hook) if defines(plugin, "tasks_until_ready")]
@@ -118,8 +124,9 @@ class Session:
         self._sub_keys = hooks("sub_job_order")
         self._quotas = [(plugin, defines(plugin, "allocatable_count")) for plugin in hooks("allocatable")]
         self._overused = hooks("overused")
-        self._prefilters = hooks("prefilter")
+        self._prefilters = [plugin.prefilter for plugin in hooks("prefilter")]
         self._allocated = hooks("allocated")
+        self._told = [plugin.allocated for plugin in self._allocated]
         self._deallocated = hooks("deallocated")
         self._ranks: Rows | None = None
         self.orders = OwnOrders(self)
@@ -131,6 +138,16 @@ class Session:
     def active_jobs(self) -> Iterator[Job]:
         """Jobs that have something to decide and whose queue exists, in the order in which they became active."""
         return iter(list(self.state.active.values()))
+
+    def changed_jobs(self, resting: bool = False) -> list[Job]:
+        """Jobs that have something to decide, or that changed since they were last reported; those that rest only if asked for."""
+        state = self.state
+        jobs = {**state.unreported, **state.active, **self.touched}.values()
+        return list(jobs) if resting else [job for job in jobs if job.rests_until <= self.now or not self.rests(job)]
+
+    def rests(self, job: Job) -> bool:
+        """Whether nothing came to the job since its last report, and what that held back is not due yet."""
+        return job.rests_until > self.now and job.key not in self.touched and job.key not in self.state.active
 
     def jobs(self) -> Iterator[Job]:
         """All jobs of the session, also those that run content."""
@@ -169,12 +186,17 @@ class Session:
 
     def job_key(self, job: Job) -> tuple[Any, ...]:
         """The order of a queue's jobs: its own where it names one, else the plugins'."""
-        own = self.orders.key(job)
+        own = self.orders.key(job) if self.orders.of else None
         if own is not None:
             return (*own, job.creation, job.key)
+        if len(self._job_orders) == 3:  # as in the policies that most have: asked of every job
+            first, second, third = self._job_orders
+            return first(job), second(job), third(job), job.creation, job.key
         return (*[order(job) for order in self._job_orders], job.creation, job.key)
 
     def queue_key(self, queue: Queue) -> tuple[Any, ...]:
+        if len(self._queue_orders) == 1:  # asked at every turn
+            return self._queue_orders[0](queue), queue.creation, queue.uid
         return (*[order(queue) for order in self._queue_orders], queue.creation, queue.uid)
 
     def task_key(self, task: Task) -> tuple[Any, ...]:
@@ -209,8 +231,8 @@ class Session:
 
     def job_valid(self, job: Job) -> Answer | None:
         """None where the job is valid, else why not."""
-        for plugin in self.hooks("job_valid"):
-            answer = plugin.job_valid(job)
+        for valid in self._job_valids:
+            answer = valid(job)
             if answer is not None:
                 return answer
         return None
@@ -241,10 +263,10 @@ class Session:
 
     def job_enqueueable(self, job: Job) -> bool:
         job.enqueue_block, job.shortages = "", ()
-        for tier in self.hooks.tiers["job_enqueueable"]:
+        for tier in self._enqueueable:
             permitted = False
-            for plugin in tier:
-                vote = plugin.job_enqueueable(job)
+            for plugin, may_enter in tier:
+                vote = may_enter(job)
                 if vote == REJECT:
                     job.enqueue_block = job.enqueue_block or f"plugin {plugin.name} does not let it in"
                     return False
@@ -254,8 +276,8 @@ class Session:
         return True
 
     def job_enqueued(self, job: Job) -> None:
-        for plugin in self.hooks("job_enqueued"):
-            plugin.job_enqueued(job)
+        for enqueued in self._enqueued:
+            enqueued(job)
 
     def tasks_until_ready(self, sub_job: SubJob) -> int:
         """How many more tasks may be placed in one go before readiness has to be asked again; at least 1."""
@@ -275,8 +297,8 @@ class Session:
 
     def prefilter(self, task: Task) -> str:
         """Why no node at all will do, or nothing."""
-        for plugin in self._prefilters:
-            reason = plugin.prefilter(task)
+        for prefilter in self._prefilters:
+            reason = prefilter(task)
             if reason:
                 return reason
         return ""
@@ -519,8 +541,8 @@ class Session:
         total = first.pods.request.amounts if count == 1 else _times(first, count)
         told = 0
         try:
-            for plugin in self._allocated:
-                plugin.allocated(job, first, total, count)
+            for allocated in self._told:
+                allocated(job, first, total, count)
                 told += 1
         except Exception:
             # The placement is undone; whoever had counted it already counts it no more.

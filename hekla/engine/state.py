@@ -7,6 +7,7 @@ why, in words for the person who wrote it.  Reference: scheduler-core 2.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from sys import intern
 from typing import Any
@@ -38,9 +39,11 @@ from hekla.engine.reading import (
     priority_of,
     resized,
     revocable_zone,
+    says_as_sent,
     says_something,
     scheduled_at,
     sent_status,
+    stated_by,
     status_of,
     texts,
     title_of,
@@ -52,7 +55,7 @@ from hekla.engine.resources import Amounts, ResourceSpace
 from hekla.engine.shapes import check
 from hekla.engine.shards import Shard
 from hekla.engine.sums import Sums
-from hekla.engine.tasks import FINISHED, NOT_LET_IN, NOWHERE, Job, Status, Task, is_allocated
+from hekla.engine.tasks import FINISHED, HOLDS, NOT_LET_IN, NOWHERE, Job, Status, Task, is_allocated
 from hekla.engine.volumes import KINDS as VOLUME_KINDS
 from hekla.engine.volumes import VolumeBook
 
@@ -173,6 +176,8 @@ class State:
         self.version += 1
         if old is not None:
             task.condition = old.condition
+            if row != NOWHERE and row == old.row and self._goes_on(old, task, meta):
+                return
             self._forget(old)
         self.tasks[key] = task
         if row != NOWHERE:
@@ -227,6 +232,42 @@ class State:
             return
         job.add_task(task)
         self.touch(job)
+
+    def _goes_on(self, old: Task, task: Task, meta: Tree) -> bool:
+        """Puts a pod in its own place where it is no other to its node and its job than it was, but for how far it has come.
+
+        Most of what comes of a pod is that: it is bound where it was to be bound, and then it runs.
+        """
+        job = old.job
+        if (
+            job is None
+            or not job.has_group
+            or old.status not in HOLDS
+            or task.status not in HOLDS
+            or old.terminating
+            or task.terminating
+            or old.pods is not task.pods
+            or old.labels is not task.labels
+            or old.role != task.role
+            or old.gated
+            or task.gated
+            or job.policies
+            or job.shadow
+            or (meta.get("annotations") or {}).get(GROUP_NAME) != job.name
+        ):
+            return False
+        key, row = task.key, old.row
+        task.row, task.job, task.subjob = row, job, old.subjob
+        self.tasks[key] = task
+        self.nodes.renew(task, row)
+        del job.tasks[key]  # It goes last, as whatever comes does.
+        job.tasks[key] = task
+        job.counts.replace(old, task)
+        job.fit_errors.pop(key, None)
+        self.touch(job)
+        if self.back_off.waits:
+            self.back_off.succeeded(job.key)
+        return True
 
     def _lone_job(self, task: Task) -> Job:
         job = self._job(task.key)
@@ -321,6 +362,7 @@ class State:
             return
         self.version += 1
         job.has_group = False
+        job.stated = b""
         job.topology = None
         job.policies = ()
         job.rebuild_sub_jobs()
@@ -330,6 +372,12 @@ class State:
 
     def _upsert_pod_group(self, tree: Tree) -> None:
         meta, spec, status = tree.get("metadata") or {}, tree.get("spec") or {}, tree.get("status") or {}
+        stated = stated_by(meta, spec)
+        known = self.jobs.get(key_of(tree))
+        if known is not None and stated and known.stated == stated and says_as_sent(status, known):
+            # What was written here comes back: nothing to look at again, but for the times that the server keeps.
+            known.conditions = [dict(one) for one in status.get("conditions") or ()]
+            return
         minimum = spec.get("minResources")
         min_resources = None if minimum is None else resources.amounts(minimum)
         check("PodGroup", tree)
@@ -341,6 +389,7 @@ class State:
         job = self._job(key_of(tree))
         self.version += 1
         job.has_group, job.shadow = True, False
+        job.stated = stated
         job.pg_uid = meta.get("uid", "")
         job.title = title_of(meta) or job.name
         job.queue = spec.get("queue", "") or self.default_queue
@@ -350,9 +399,9 @@ class State:
         job.role_minimums, job.role_total = roles, sum(roles.values())
         job.priority_class = spec.get("priorityClassName", "")
         job.annotations = annotations
-        stated = job.annotations.get(PREEMPTABLE, labels.get(PREEMPTABLE))
-        job.preemptable = stated is not None and stated in TRUE
-        job.stated_preemptable = stated is None or stated in TRUE
+        preemptable = job.annotations.get(PREEMPTABLE, labels.get(PREEMPTABLE))
+        job.preemptable = preemptable is not None and preemptable in TRUE
+        job.stated_preemptable = preemptable is None or preemptable in TRUE
         job.revocable_zone = revocable_zone(job.annotations)
         job.waiting_time = waiting_time(job.annotations)
         job.phase = status.get("phase", "")
@@ -543,6 +592,7 @@ class State:
         """The job's sums and status have to be looked at again."""
         self.dirty[job.key] = job
         self.unreported[job.key] = job
+        job.rests_until = -math.inf
 
     def refresh(self) -> None:
         """Count again what changed; a cycle begins with it and costs as much as there were changes."""
@@ -570,25 +620,25 @@ class State:
             self._tidy_at = 1024 + 2 * (len(self.classes.by_key) + len(self.terms.label_sets))
 
     def _look_again(self, job: Job) -> None:
-        known = job.key in self.jobs and job.has_group and job.queue in self.queues
-        if not known:
+        key = job.key
+        if not (job.has_group and key in self.jobs and job.queue in self.queues):
             self.sums.leave(job)
-            self.active.pop(job.key, None)
-            if job.key in self.jobs and (job.has_group or job.counts.statuses[Status.PENDING]):
-                self.strays[job.key] = job
+            self.active.pop(key, None)
+            if key in self.jobs and (job.has_group or job.counts.statuses[Status.PENDING]):
+                self.strays[key] = job
             else:
-                self.strays.pop(job.key, None)
+                self.strays.pop(key, None)
             return
         if self.strays:
-            self.strays.pop(job.key, None)
+            self.strays.pop(key, None)
         job.priority = self.priority_classes.get(job.priority_class, self.default_priority)
         if job.shadow and job.priority_class == "" and job.tasks:
             job.priority = max(task.priority for task in job.tasks.values())
         self.sums.look(job)
         if job.phase in NOT_LET_IN or job.counts.statuses[Status.PENDING]:
-            self.active[job.key] = job
+            self.active[key] = job
         else:
-            self.active.pop(job.key, None)
+            self.active.pop(key, None)
 
     # ------------------------------------------------------------------------------------------------- inside
 

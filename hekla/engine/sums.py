@@ -6,7 +6,7 @@ that matters, and the sums change once for all of them.  Amounts are whole numbe
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hekla.engine.queues import Contribution, Queue
 from hekla.engine.resources import Amounts, Request, add
@@ -34,14 +34,30 @@ class Sums:
     def __init__(self, queues: dict[str, Queue], reserved: Amounts) -> None:
         self.queues = queues
         self.reserved = reserved
-        self.changes: dict[tuple[int, int], tuple[Contribution | None, Contribution | None, list[None]]] = {}
-        """By identity, from what to what, and as often as the list is long; not counted yet."""
+        self.changes: dict[tuple[int, int], list[Any]] = {}
+        """By identity: from what to what (a Contribution or None), and how often; not counted yet."""
+        self._last: list[Any] = [None, None, 0]
+        """The entry of `changes` that the last change came to: the next is most often such another."""
         self.alike: dict[str, _Alike] = {}
         """Queue -> the last job of one pod that was looked at."""
 
     def look(self, job: Job) -> None:
         """Work out what the job adds from now on; `count` brings it into the sums."""
-        self.change(job, self._contribution(job))
+        known = self.alike.get(job.queue)
+        if known is None or known.phase != job.phase or len(job.tasks) != 1:
+            new = self._contribution(job)
+        else:
+            (task,) = job.tasks.values()
+            same = (
+                known.request is task.pods.request
+                and known.waits is (task.status is Status.PENDING)
+                and not task.gated
+                and known.minimum == job.min_resources
+                and known.allocated == job.allocated
+            )
+            new = known.contribution if same else self._contribution(job)
+        if job.contribution is not new:
+            self.change(job, new)
 
     def leave(self, job: Job) -> None:
         """The job adds nothing any more."""
@@ -51,18 +67,21 @@ class Sums:
         old: Contribution | None = job.contribution
         if old is new:
             return
+        job.contribution = new
+        last = self._last
+        if last[0] is old and last[1] is new:
+            last[2] += 1
+            return
         key = id(old), id(new)
         known = self.changes.get(key)
         if known is None:
-            self.changes[key] = old, new, [None]
-        else:
-            known[2].append(None)
-        job.contribution = new
+            known = self.changes[key] = [old, new, 0]
+        known[2] += 1
+        self._last = known
 
     def count(self) -> None:
         """Bring what changed into the sums."""
-        for old, new, often in self.changes.values():
-            times = len(often)
+        for old, new, times in self.changes.values():
             _exchange(self.reserved, (old or _NO_PART).reserved, (new or _NO_PART).reserved, times)
             if old is not None and new is not None and old.queue == new.queue:
                 self._count_in_queue(old.queue, old, new, times)
@@ -72,6 +91,7 @@ class Sums:
             if new is not None:
                 self._count_in_queue(new.queue, None, new, times)
         self.changes.clear()
+        self._last = [None, None, 0]
 
     def _count_in_queue(self, name: str, old: Contribution | None, new: Contribution | None, times: int) -> None:
         queue = self.queues.get(name)
@@ -91,16 +111,6 @@ class Sums:
         if task.gated:
             return contribution(job)
         request, waits = task.pods.request, task.status is Status.PENDING
-        known = self.alike.get(job.queue)
-        if (
-            known is not None
-            and known.request is request
-            and known.waits is waits
-            and known.phase == job.phase
-            and known.minimum == job.min_resources
-            and known.allocated == job.allocated
-        ):
-            return known.contribution
         found = contribution(job)
         self.alike[job.queue] = _Alike(job.phase, request, waits, job.min_resources, dict(job.allocated), found)
         return found

@@ -7,6 +7,7 @@ Reference: scheduler-core 2.7, 2.9, 2.10, 4; plugins-fairness 0.2.
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,8 @@ class Status(enum.Enum):
 ALLOCATED = (Status.BOUND, Status.BINDING, Status.RUNNING, Status.ALLOCATED)
 READY = (*ALLOCATED, Status.SUCCEEDED)
 SCHEDULED = (Status.RUNNING, Status.BOUND, Status.FAILED, Status.SUCCEEDED)
+HOLDS = frozenset((Status.BINDING, Status.BOUND, Status.RUNNING))
+"""A pod of these counts the same on its node, for its job's minimum and in what its job holds."""
 FINISHED = (Status.SUCCEEDED, Status.FAILED)
 PREEMPTABLE = (Status.BOUND, Status.RUNNING)
 NOT_LET_IN = ("", "Pending")
@@ -193,18 +196,14 @@ class Counts:
             self.ready += change
             self.ready_of[role] = self.ready_of.get(role, 0) + change
 
-    def bind(self, task: Task) -> None:
-        """As `move` for one pending task that asks for something and is bound: what a turn of a one-pod job comes to."""
-        key, role = task.key, task.role
-        del self.statuses[Status.PENDING][key]
-        self.statuses[Status.BINDING][key] = task
-        counts = self.roles.get(role)
-        if counts is None:
-            counts = self.roles[role] = {}
-        counts[Status.PENDING] = counts.get(Status.PENDING, 0) - 1
-        counts[Status.BINDING] = counts.get(Status.BINDING, 0) + 1
-        self.ready += 1
-        self.ready_of[role] = self.ready_of.get(role, 0) + 1
+    def replace(self, old: Task, task: Task) -> None:
+        """Another reading of a pod takes the place of the last, of another of the statuses HOLDS or of the same."""
+        del self.statuses[old.status][old.key]
+        self.statuses[task.status][task.key] = task
+        if old.status is not task.status:
+            counts = self.roles[task.role]
+            counts[old.status] -= 1
+            counts[task.status] = counts.get(task.status, 0) + 1
 
     def _count(self, task: Task, status: Status, by: int) -> None:
         if status is Status.PENDING and task.best_effort:
@@ -314,7 +313,6 @@ class Job(Group):
         "enqueue_block",
         "fit_errors",
         "fit_message",
-        "group_object",
         "has_group",
         "key",
         "last_event",
@@ -332,12 +330,14 @@ class Job(Group):
         "priority",
         "priority_class",
         "queue",
+        "rests_until",
         "revocable_zone",
         "role_minimums",
         "role_total",
         "shadow",
         "short_of_quota",
         "shortages",
+        "stated",
         "stated_preemptable",
         "status_sent",
         "status_time",
@@ -391,7 +391,10 @@ class Job(Group):
         self.last_refusal = ""
         self.status_sent: Any = None
         self.status_time = -1.0
-        self.group_object: Any = None
+        self.rests_until = -math.inf
+        """What is to be told of the job waits until then (engine time), unless the job changes before."""
+        self.stated = b""
+        """Digest of all that its PodGroup says but for its status; empty where nothing is known of it."""
         self.contribution: Any = None
         """What this job adds to its queue's sums, as last counted."""
         self.plugin_state: dict[str, Any] = {}
@@ -521,10 +524,25 @@ class Job(Group):
             add(self.allocated, first.request.amounts, len(tasks) if now else -len(tasks))
 
     def bind(self, task: Task) -> None:
-        """As `set_status_many` for one pending task of a job without policies that asks for something and is bound."""
-        self.counts.bind(task)
+        """As `set_status_many` for one pending task of a job without policies that asks for something and is bound.
+
+        What a turn of a one-pod job comes to, so it is written out.
+        """
+        counts, key, role = self.counts, task.key, task.role
+        statuses = counts.statuses
+        del statuses[Status.PENDING][key]
+        statuses[Status.BINDING][key] = task
+        of_role = counts.roles.get(role)
+        if of_role is None:
+            of_role = counts.roles[role] = {}
+        of_role[Status.PENDING] = of_role.get(Status.PENDING, 0) - 1
+        of_role[Status.BINDING] = of_role.get(Status.BINDING, 0) + 1
+        counts.ready += 1
+        counts.ready_of[role] = counts.ready_of.get(role, 0) + 1
         task.status = Status.BINDING
-        add(self.allocated, task.pods.request.amounts)
+        held = self.allocated
+        for name, value in task.pods.request.amounts.items():
+            held[name] = held.get(name, 0.0) + value
 
     # ------------------------------------------------------------------------------------------------- gang formulas
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import socket
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Generic, Literal, TypeVar
 
 from hekla.api.core import EVENT
@@ -271,4 +273,9 @@ def reference(obj: Any, field_path: str = "") -> dict[str, str]:
 
 def timestamp(seconds: float) -> str:
     """Whole seconds, as Kubernetes writes a Time."""
+    return _written(math.floor(seconds))
+
+
+@lru_cache(maxsize=4)
+def _written(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

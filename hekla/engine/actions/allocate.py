@@ -34,17 +34,13 @@ MANY = 1 << 30
 class Worksheet:
     """What a job has to place: its sub-jobs in the order in which they are served, and the tasks of each."""
 
-    __slots__ = ("domain", "domains", "order", "required", "single", "tasks")
+    __slots__ = ("domain", "domains", "order", "required", "tasks")
 
-    def __init__(
-        self, order: list[SubJob], tasks: dict[str, list[Task]], single: Task | None = None, required: frozenset[str] = frozenset()
-    ) -> None:
+    def __init__(self, order: list[SubJob], tasks: dict[str, list[Task]], required: frozenset[str] = frozenset()) -> None:
         self.order = order
         self.tasks = tasks
         self.required = required
         """The sub-jobs without which the minimum of sub-jobs is not reached."""
-        self.single = single
-        """The only task, where it can be placed without more ado (`singles.plain`)."""
         self.domain = ""
         """Where the job was placed last, once that is decided; `domains` the same for its sub-jobs."""
         self.domains: dict[str, str] = {}
@@ -81,8 +77,7 @@ def worksheet(session: Session, job: Job) -> Worksheet:
     if not job.policies:
         sub_job = job.default_sub_job()
         tasks = session.sorted_tasks([task for task in job.counts.statuses[Status.PENDING].values() if eligible(task)])
-        single = tasks[0] if len(tasks) == 1 and plain(job, sub_job, tasks[0]) else None
-        return Worksheet([sub_job], {sub_job.uid: tasks}, single)
+        return Worksheet([sub_job], {sub_job.uid: tasks})
     waiting = sorted((one for one in job.sub_jobs.values() if not session.sub_job_ready(one)), key=session.sub_job_key)
     have: dict[str, int] = {}
     for sub_job in job.sub_jobs.values():
@@ -99,11 +94,23 @@ def worksheet(session: Session, job: Job) -> Worksheet:
     return sheet
 
 
+def only_task(job: Job) -> Task | None:
+    """The one task that a job waits for, where it can be placed without more ado (`singles.plain`)."""
+    pending = job.counts.statuses[Status.PENDING]
+    if len(pending) != 1 or job.policies:
+        return None
+    (task,) = pending.values()
+    return task if not task.pods.request.best_effort and plain(job, job.default_sub_job(), task) else None
+
+
 class _Turns:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.jobs: dict[str, Line[Job]] = {}
         self.sheets: dict[str, Worksheet] = {}
+        """Of jobs that had a turn by the long way, and of those that cannot have one by the short way."""
+        self.single: dict[str, Task] = {}
+        """Of the other jobs the only task."""
         self.singles = Singles(session)
 
     def run(self) -> None:
@@ -115,28 +122,25 @@ class _Turns:
             self.singles.settle()
 
     def _take_turns(self) -> None:
-        session, sheets, singles = self.session, self.sheets, self.singles
+        session, single, singles = self.session, self.single, self.singles
         strict = session.orders.strict
         queues = Heap(session.queue_key, (session.state.queues[name] for name in self.jobs))
-        while queues:
-            queue = queues.pop()
-            if session.overused(queue):
-                continue
+        queue = queues.pop() if queues else None
+        while queue is not None:
             jobs = self.jobs[queue.name]
-            if not jobs:
+            if session.overused(queue) or not jobs:
+                queue = queues.pop() if queues else None
                 continue
             job = jobs.pop()
-            if strict and session.orders.held_back(job):
-                queues.push(queue)
-                continue
-            try:
-                again = not singles.take(queue, job, sheets[job.key].single) and self._serve(queue, job, not queues and not jobs)
-            except Exception as error:
-                session.broke_off(f"the placement of {job.key}", error)  # The others are still served.
-                again = False
-            if again:
-                jobs.push(job)
-            queues.push(queue)
+            if not (strict and session.orders.held_back(job)):
+                try:
+                    again = not singles.take(queue, job, single.get(job.key)) and self._serve(queue, job, not queues and not jobs)
+                except Exception as error:
+                    session.broke_off(f"the placement of {job.key}", error)  # The others are still served.
+                    again = False
+                if again:
+                    jobs.push(job)
+            queue = queues.pass_on(queue)
 
     def _collect(self) -> None:
         session = self.session
@@ -158,10 +162,14 @@ class _Turns:
             if session.tree.trouble and job.has_topology:
                 job.fit_message = session.tree.trouble
                 continue
-            sheet = worksheet(session, job)
-            if not sheet:
+            task = only_task(job)
+            if task is not None:
+                self.single[job.key] = task
+                session.asking[task.pods] = session.asking.get(task.pods, 0) + 1
+            elif sheet := worksheet(session, job):
+                self.sheets[job.key] = sheet
+            else:
                 continue
-            self.sheets[job.key] = sheet
             waiting.setdefault(job.queue, []).append(job)
         self.jobs = {name: Line(session.job_key, jobs) for name, jobs in waiting.items()}
 
@@ -170,7 +178,7 @@ class _Turns:
         session = self.session
         served: dict[str, bool] = {}
         for key in session.state.claimants:
-            job = session.job(key) if key in self.sheets else None
+            job = session.job(key) if key in self.sheets or key in self.single else None
             if job is not None and not session.overused(session.queue_of(job)) and not session.orders.held_back(job):
                 served[key] = self._serve(session.queue_of(job), job, False)
         for name in dict.fromkeys(session.state.jobs[key].queue for key in served):
@@ -179,7 +187,9 @@ class _Turns:
 
     def _serve(self, queue: Queue, job: Job, alone: bool) -> bool:
         """One turn of one job; True where it wants another."""
-        session, sheet = self.session, self.sheets[job.key]
+        session, sheet = self.session, self.sheets.get(job.key)
+        if sheet is None:
+            sheet = self.sheets[job.key] = worksheet(session, job)
         statement: Statement | None
         if job.policies or job.has_hard_topology:
             statement = allocate_job(session, queue, job, sheet)

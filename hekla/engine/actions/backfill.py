@@ -63,5 +63,6 @@ def pick(session: Session) -> list[Task]:
 
 def _has_best_effort(job: Job) -> bool:
     """Whether backfill has anything to do for the job; in a strict queue it is asked in any case, for others wait behind it."""
-    promised = job.counts.statuses[Status.PIPELINED]
-    return bool(job.counts.pending_best_effort) or any(task.best_effort for task in promised.values())
+    counts = job.counts
+    promised = counts.statuses[Status.PIPELINED]
+    return bool(counts.pending_best_effort) or (bool(promised) and any(task.best_effort for task in promised.values()))

@@ -26,16 +26,15 @@ class Enqueue:
         waiting = {name: Line(session.job_key, jobs) for name, jobs in asking.items()}
         queues = Heap(session.queue_key, (session.state.queues[name] for name in waiting))
         strict = session.orders.strict
-        while queues:
-            queue = queues.pop()
+        queue = queues.pop() if queues else None
+        while queue is not None:
             jobs = waiting[queue.name]
             if not jobs:
+                queue = queues.pop() if queues else None
                 continue
             job = jobs.pop()
-            if strict and session.orders.held_back(job, entering=True):
-                queues.push(queue)
-                continue
-            if job.min_resources is None or session.job_enqueueable(job):
+            waits = strict and session.orders.held_back(job, entering=True)
+            if not waits and (job.min_resources is None or session.job_enqueueable(job)):
                 session.job_enqueued(job)
                 session.let_in(job)
-            queues.push(queue)
+            queue = queues.pass_on(queue)

@@ -26,17 +26,12 @@ if TYPE_CHECKING:
 
 def plain(job: Job, sub_job: SubJob, task: Task) -> bool:
     """Whether the only task that a job without policies has to place is one that nothing but room, filters and scores decides about."""
-    pods = task.pods
-    return not (
+    return task.pods.plain and not (
         task.gated
         or task.nominated
         or task.claims
         or task.unmade
         or task.labels.terms
-        or pods.has_terms
-        or pods.volumes
-        or pods.claims
-        or pods.ports
         or job.topology
         or job.effective
         or sub_job.topology

@@ -202,6 +202,7 @@ class ClaimBook:
         claims = (*named, MARK) if any(name in self._backed for name in pods.extended) else named
         changed = claims != pods.claims
         pods.claims = claims
+        pods.settle()
         return changed
 
     def imply(self, task: Task, spec: Tree, status: Tree) -> None:

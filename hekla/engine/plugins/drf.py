@@ -57,8 +57,8 @@ class Drf(Plugin):
     def job_order(self, job: Job) -> float:
         if self.extra:
             return self.share(job)
-        held = job.allocated
-        return dominant_share(held, self.total) if any(held.values()) else 0.0
+        # Of what holds a place or has ended; where nothing does, nothing is held.
+        return dominant_share(job.allocated, self.total) if job.counts.ready else 0.0
 
     def preemptable(self, claimer: Task, candidates: list[Task]) -> Victims:
         job = claimer.job
@@ -108,7 +108,8 @@ class Drf(Plugin):
         return Victims(chosen)
 
     def allocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
-        self._follow(job)
+        if self.extra or job.counts.statuses[Status.PIPELINED]:
+            self._follow(job)
         if self.tree is not None:
             self.tree.follow(job.key, total, 1.0)
 
@@ -130,11 +131,12 @@ class Drf(Plugin):
 
     def close(self, session: Session) -> None:
         # Of the other jobs neither what they hold nor what it is compared with has changed.
-        changed = {**session.state.unreported, **session.touched} if self.told == self.total else session.state.jobs
+        jobs = {**session.state.unreported, **session.touched} if self.told == self.total else session.state.jobs
         self.told = self.total
-        for job in changed.values():
-            if session.in_session(job):
-                session.metric("job_share", self.share(job), job_ns=job.namespace, job_id=job.name)
+        metrics = session.decisions.metrics
+        for job in jobs.values():
+            if job.contribution is not None and not session.rests(job):
+                metrics.append(("job_share", (("job_ns", job.namespace), ("job_id", job.name)), self.job_order(job)))
 
 
 def _tree(session: Session) -> FairTree:

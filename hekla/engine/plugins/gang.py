@@ -49,7 +49,8 @@ class Gang(Plugin):
         return sub_job.is_ready()
 
     def job_ready(self, job: Job) -> bool:
-        if not job.is_ready():
+        counts = job.counts
+        if counts.ready + counts.pending_best_effort < job.min_available:
             return False
         # Most jobs ask for neither; this is asked at every turn.
         return (not job.role_minimums or job.roles_ready()) and (not job.min_sub_jobs or job.sub_jobs_reach(pipelined=False))
@@ -93,7 +94,7 @@ class Gang(Plugin):
         return Victims(list(candidates))
 
     def close(self, session: Session) -> None:
-        for job in {**session.state.unreported, **session.state.active, **session.touched}.values():
+        for job in session.changed_jobs():
             if not job.tasks or not session.in_session(job):
                 continue
             if job.is_ready():

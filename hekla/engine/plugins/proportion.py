@@ -54,6 +54,20 @@ class Account:
     deserved: Amounts = field(default_factory=empty)
     known_share: float | None = None
     """The share, until what it is made of changes."""
+    ahead: str = ""
+    """A resource of which it had less than it deserves when that was last asked; mostly it still has."""
+
+    def overused(self) -> bool:
+        """Whether it holds all that it deserves, of everything."""
+        name = self.ahead
+        if name and self.deserved.get(name, 0.0) - self.allocated.get(name, 0.0) >= EPSILON:
+            return False
+        for name, deserved in self.deserved.items():
+            held = self.allocated.get(name, 0.0)
+            if not (deserved < held or abs(deserved - held) < EPSILON):
+                self.ahead = name
+                return False
+        return True
 
     def share(self) -> float:
         if self.known_share is None:
@@ -176,7 +190,7 @@ class Proportion(Plugin):
 
     def overused(self, queue: Queue) -> bool:
         account = self.accounts.get(queue.name)
-        result = account is not None and less_equal(account.deserved, account.allocated)
+        result = account is not None and account.overused()
         if self.overused_told.get(queue.name) is not result:
             self.overused_told[queue.name] = result
             self.session.metric("queue_overused", float(result), queue_name=queue.name)

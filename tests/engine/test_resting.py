@@ -1,0 +1,145 @@
+"""What comes back as it was written, and what waits for its moment, is not looked at again: every cycle decides what it would have."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hekla.engine import state as engine_state
+from hekla.engine.session import Session
+from hekla.engine.tasks import Job
+from hekla.engine.world import World, policy
+from tests.engine.test_singles import POLICIES, queues, step, tables
+
+
+def looks_at_all(patch: pytest.MonkeyPatch) -> None:
+    """From here on every echo is a change, no job rests, and a pod that goes on leaves its place and comes again."""
+    patch.setattr(engine_state.State, "_goes_on", lambda *_: False)
+    patch.setattr(engine_state, "says_as_sent", lambda status, job: False)
+    patch.setattr(Session, "rests", lambda self, job: False)
+
+
+def said(world: World) -> list[Any]:
+    """What a cycle decided, but for explanations and metrics of jobs of which neither has changed, and for the number of the cycle."""
+    made = world.decisions
+    groups = [msgspec.structs.replace(one, conditions=without_cycle(one.conditions)) for one in made.pod_groups]
+    told: list[list[Any]] = [made.pipelined, groups, made.conditions, made.queues, made.events]
+    return [made.binds, made.evictions, made.gates, *(sorted(one, key=str) for one in told)]
+
+
+def without_cycle(conditions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in one.items() if name != "transitionID"} for one in conditions]
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10**9), length=st.integers(3, 20))
+def test_cycles_that_let_jobs_rest_decide_what_those_do_that_look_at_all(name: str, seed: int, length: int) -> None:
+    tiers, actions = POLICIES[name]
+    worlds = [World(policy(tiers=tiers, actions=actions), default_queue=False) for _ in range(2)]
+    draws = [random.Random(seed), random.Random(seed)]
+    told: list[list[Any]] = [[], []]
+    for world, draw, heard, thorough in zip(worlds, draws, told, (True, False)):
+        with pytest.MonkeyPatch.context() as patch:
+            if thorough:
+                looks_at_all(patch)
+            queues(world, draw)
+            world.priority_class("high", 100)
+            world.nodes("n0", "n1", "big", cpu=draw.choice([9, 40, 150]), pods=150, memory="64Gi", labels={"zone": "a"})
+            for number in range(length):
+                step(world, draw, number)
+                heard.append(said(world))
+                for _ in range(draw.randrange(3)):
+                    world.now += draw.choice([0.1, 0.4])
+                    world.run()
+                    heard.append(said(world))
+                    if draw.random() < 0.5:
+                        world.settle()
+    assert told[0] == told[1]
+    for world in worlds:
+        for job in world.state.jobs.values():
+            job.conditions = without_cycle(job.conditions)
+        world.state.active = dict(sorted(world.state.active.items()))
+    assert tables(worlds[0]) == tables(worlds[1])
+
+
+def one_that_runs() -> World:
+    world = World(policy())
+    world.nodes("n1")
+    world.job("train", phase="Pending", cpu=1, min_resources={"cpu": 1})
+    for _ in range(3):
+        world.run()
+        world.settle()
+    world.run()
+    return world
+
+
+def test_the_echo_of_a_status_changes_nothing() -> None:
+    world = one_that_runs()
+    group, state = world.groups["default/train"], world.state
+    version = state.version
+    echo = {**group, "metadata": {**group["metadata"], "resourceVersion": "7"}}
+    state.upsert_pod_group(echo)
+    assert (state.version, state.dirty) == (version, {})
+    job = state.jobs["default/train"]
+    assert job.conditions == group["status"]["conditions"]
+    for changed in (
+        {**echo, "status": {**echo["status"], "running": 5}},
+        {**echo, "status": {**echo["status"], "phase": "Pending"}},
+        {**echo, "spec": {**echo["spec"], "minMember": 3}},
+        {**echo, "metadata": {**echo["metadata"], "annotations": {"volcano.sh/preemptable": "true"}}},
+    ):
+        state.upsert_pod_group(changed)
+        assert list(state.dirty) == ["default/train"]
+        state.refresh()
+        state.upsert_pod_group(echo)
+        state.refresh()
+
+
+def test_a_group_that_left_and_came_again_is_read_whole() -> None:
+    world = one_that_runs()
+    group, state = world.groups["default/train"], world.state
+    state.remove_pod_group("default/train")
+    state.upsert_pod_group(group)
+    job = state.jobs["default/train"]
+    assert job.has_group
+    assert list(state.dirty) == ["default/train"]
+
+
+def test_a_count_that_waits_for_its_second_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(policy())
+    world.nodes("n1", cpu=8)
+    world.job("train", pods=2, min_available=1, cpu=1)
+    world.run()
+    world.settle()
+    world.run()
+    rested: list[str] = []
+    rests = Session.rests
+
+    def watched(self: Session, job: Job) -> bool:
+        answer = rests(self, job)
+        if answer:
+            rested.append(job.key)
+        return answer
+
+    monkeypatch.setattr(Session, "rests", watched)
+    for tree in world.pods.values():
+        tree["status"]["phase"] = "Succeeded"
+        world.state.upsert_pod(tree)
+        break
+    world.now += 0.2
+    world.run()
+    assert not world.decisions.pod_groups
+    world.now += 0.2
+    world.run()
+    assert not world.decisions.pod_groups
+    assert "default/train" in rested
+    world.now += 1
+    world.run()
+    (status,) = world.decisions.pod_groups
+    assert (status.running, status.succeeded) == (1, 1)
