@@ -389,3 +389,24 @@ async def test_what_admission_looks_at_has_changed(world: World, kind: Any, spec
         answers.append((code, answer.get("spec")))
     assert world.casts == 2
     assert MADE_UP.sub("", str(answers[3])) != MADE_UP.sub("", str(answers[4]))
+
+
+@pytest.mark.parametrize("name", ["n" * 64, "n" * 57])
+async def test_rules_about_a_jobs_name_are_asked_where_its_spec_is_known(world: World, name: str) -> None:
+    codes = []
+    for one in ("a", "b", "c", "d", name):
+        tree = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": one}, "spec": JOB_SPECS[0]}
+        codes.append((await world.both(JOBS, tree))[0])
+    assert codes == [201, 201, 201, 201, 400]  # also where a name is too long with that of a task behind it
+
+
+@pytest.mark.parametrize("first", [True, False])
+async def test_pods_of_a_kubelets_own_teach_nothing_and_learn_nothing(world: World, first: bool) -> None:
+    accounts = []
+    for number in range(6):
+        own = (number < 3) is first
+        meta: Json = {"name": f"p{number}", "annotations": {"kubernetes.io/config.mirror" if own else "n": "m"}}
+        tree = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {**POD_SPECS[1], "nodeName": "n1"}}
+        _, answer = await world.both(PODS, tree)
+        accounts.append("serviceAccountName" in answer["spec"])
+    assert accounts == [not first] * 3 + [first] * 3
