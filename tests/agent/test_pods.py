@@ -183,7 +183,7 @@ async def test_config_maps_as_files_follow_their_object(live: Cluster) -> None:
     await live.create("reader", "sh", "-c", script, volumes=volumes, c=mount)
     await live.event("reader", "FailedMount")
     await live.client.create(core.CONFIG_MAP.untyped, config)
-    assert (await live.log_has("reader", "one")).startswith("600\none\n")
+    assert (await live.log_has("reader", "one\n")).startswith("600\none\n")
     await live.client.patch(core.CONFIG_MAP.untyped, "files", {"data": {"a": "changed"}}, "default")
     await live.log_has("reader", "changed", seconds=3)
     await live.client.delete(POD, "reader", "default", grace=0)
