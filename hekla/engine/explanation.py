@@ -23,7 +23,7 @@ LONGEST = 1024
 """Characters of a text: what an event holds, so that it is the same everywhere."""
 
 
-class Shortage(msgspec.Struct, frozen=True, omit_defaults=True):
+class Shortage(msgspec.Struct, frozen=True):
     """One resource of which a ceiling, or a domain of the network, leaves too little."""
 
     resource: str

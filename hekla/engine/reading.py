@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from hekla.api import quantity
+from hekla.api.names import EXPLANATION
 from hekla.engine import matching, resources
 from hekla.engine.durations import instant, seconds
 from hekla.engine.resources import Amounts
@@ -268,10 +269,15 @@ _STATED = ("uid", "annotations", "labels", "ownerReferences", "creationTimestamp
 
 
 def stated_by(meta: Tree, spec: Tree) -> bytes:
-    """A digest of what a PodGroup says beside its status; empty where it cannot be taken, which equals nothing."""
+    """A digest of what a PodGroup says beside its status; empty where it cannot be taken, which equals nothing.
+
+    What the scheduler itself writes beside the status is not counted.
+    """
     try:
+        if EXPLANATION in (annotations := meta.get("annotations") or ()):
+            meta = {**meta, "annotations": {name: value for name, value in annotations.items() if name != EXPLANATION} or None}
         return blake2b(_PACK.encode(([meta.get(name) for name in _STATED], spec)), digest_size=16).digest()
-    except (TypeError, ValueError, OverflowError):
+    except (AttributeError, TypeError, ValueError, OverflowError):
         return b""
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hekla.api.names import EXPLANATION
 from hekla.engine import state as engine_state
 from hekla.engine.session import Session
 from hekla.engine.tasks import Job
@@ -85,6 +86,7 @@ def test_the_echo_of_a_status_changes_nothing() -> None:
     version = state.version
     echo = {**group, "metadata": {**group["metadata"], "resourceVersion": "7"}}
     state.upsert_pod_group(echo)
+    state.upsert_pod_group({**echo, "metadata": {**echo["metadata"], "annotations": {EXPLANATION: "{}"}}})
     assert (state.version, state.dirty) == (version, {})
     job = state.jobs["default/train"]
     assert job.conditions == group["status"]["conditions"]
