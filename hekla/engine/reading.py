@@ -274,7 +274,7 @@ def stated_by(meta: Tree, spec: Tree) -> bytes:
     What the scheduler itself writes beside the status is not counted.
     """
     try:
-        if EXPLANATION in (annotations := meta.get("annotations") or ()):
+        if EXPLANATION in (annotations := meta.get("annotations") or {}):
             meta = {**meta, "annotations": {name: value for name, value in annotations.items() if name != EXPLANATION} or None}
         return blake2b(_PACK.encode(([meta.get(name) or None for name in _STATED], spec)), digest_size=16).digest()
     except (AttributeError, TypeError, ValueError, OverflowError):
