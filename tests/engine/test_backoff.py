@@ -31,6 +31,18 @@ def test_the_others_are_served_while_it_stands_back():
     assert "stands back" in made.why("refused")
 
 
+def test_what_stands_back_is_promised_no_room_by_preempt():
+    made = World(policy(plugins=["priority", "gang", "predicates"], actions="allocate, preempt"))
+    made.nodes("n1", cpu=1)
+    made.job("refused", pods=1, cpu=1)
+    made.run()
+    made.state.bind_failed("default/refused-task-0", made.now)
+
+    assert not made.run().pipelined
+    made.now += 1.0
+    assert [bind.job for bind in made.run().binds] == ["default/refused"]
+
+
 def test_it_comes_again_when_its_time_is_over_though_nothing_else_changed():
     made = world()
     made.run()

@@ -50,11 +50,16 @@ class Preempt:
             waiting = Heap(session.job_key, jobs)
             while waiting:
                 job = waiting.pop()
-                if session.state.back_off.left(job.key, session.now) or session.orders.held_back(job):
-                    continue
-                _between_jobs(session, preemption, job, tasks[job.key])
+                if not _stands_back(session, job):
+                    _between_jobs(session, preemption, job, tasks[job.key])
             for job in jobs:
-                _within_job(session, preemption, job)
+                if not _stands_back(session, job):
+                    _within_job(session, preemption, job)
+
+
+def _stands_back(session: Session, job: Job) -> bool:
+    """Whether a job lets others pass for a while, or waits behind another one of its queue."""
+    return session.state.back_off.left(job.key, session.now) > 0 or session.orders.held_back(job)
 
 
 def _waiting(session: Session, job: Job) -> list[Task]:
