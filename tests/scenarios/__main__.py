@@ -26,8 +26,10 @@ QUICK_SECONDS = 30.0
 GRACE_SECONDS = 3.0
 WORKERS = 3
 """Processes of pytest; tests of daemons wait more than they compute."""
-LIVE = ("_live", "live_", ".live", "cluster(", "subprocess", "hekla.cli", "tests.clients")
-"""Signs of a file whose tests start programs: run after the others, so that little is lost when the time is up."""
+ENGINE = "tests/engine/"
+"""Where no test starts a program."""
+LIVE = ("live", "client", "cluster(", "apiserver", "subprocess", "hekla.cli", "daemon", "whole")
+"""Elsewhere, signs in the name or text of a file whose tests do: run after the others, so that little is lost when the time is up."""
 
 Scenario = tuple[str, str]
 
@@ -88,10 +90,14 @@ def batches(files: dict[Path, str], limited: bool) -> list[list[str]]:
 
     Where the time is limited, what starts programs is collected beforehand, to be known of in any case.
     """
-    live = {file: text for file, text in files.items() if any(sign in text for sign in LIVE)}
+    live = {file: text for file, text in files.items() if starts_programs(_name(file), text)}
     quick = {file: text for file, text in files.items() if file not in live}
     known = [["--collect-only", "-qq", *map(_name, live)]] if limited and live else []
     return [*known, *dealt(quick, 2 * WORKERS), *dealt(live, 3 * WORKERS)]
+
+
+def starts_programs(name: str, text: str) -> bool:
+    return not name.startswith(ENGINE) and any(sign in name or sign in text for sign in LIVE)
 
 
 def dealt(files: dict[Path, str], count: int) -> list[list[str]]:
