@@ -34,6 +34,7 @@ JOB_FLOW_ATTEMPT = "hekla.io/jobflow-attempt"  # Job annotation, Hekla's own: wh
 CRON_JOB_SCHEDULED_TIMESTAMP = "volcano.sh/cronjob-scheduled-timestamp"  # Job annotation
 HCCL_RANK_INDEX = "hccl/rankIndex"
 LAST_FAILURE = "hekla.io/last-failure"  # Job annotation, JSON; Hekla's own
+WAITING = "Waiting"  # PodGroup condition and event whose message says why a job waits; Hekla's own
 EXPLANATION = "hekla.io/explanation"  # PodGroup annotation, JSON: the numbers of the condition Waiting; Hekla's own
 
 # Grouping, queueing, gating.

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from hekla.api.names import WAITING
 from hekla.engine import devicequota
 from hekla.engine.decisions import Event, Pipelined, PodCondition, PodGroupStatus, QueueStatus
 from hekla.engine.devicequota import Claimed
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from hekla.engine.session import Session
 
 UNSCHEDULABLE = "Unschedulable"
-WAITING = "Waiting"
-"""Type of the condition that carries the explanation; its reason is the constraint."""
 WORDS_PERIOD = 10.0
 """Seconds between two writes of a PodGroup of which only the numbers in its explanation changed."""
 COUNT_PERIOD = 1.0

@@ -114,11 +114,16 @@ def is_empty(of: Mapping[str, float]) -> bool:
 
 def less_equal(left: Mapping[str, float], right: Mapping[str, float]) -> bool:
     """Every dimension of `left` fits `right` within the tolerance; dimensions of `right` alone are not looked at."""
+    return not above(left, right)
+
+
+def above(left: Mapping[str, float], right: Mapping[str, float]) -> str:
+    """The first dimension of `left` that does not fit `right` within the tolerance; empty where all do."""
     for name, value in left.items():
         other = right.get(name, 0.0)
         if not (value < other or abs(value - other) < EPSILON):
-            return False
-    return True
+            return name
+    return ""
 
 
 def exceeding(left: Mapping[str, float], right: Mapping[str, float], asked: Mapping[str, float]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING
 
+from hekla.api.names import WAITING
 from hekla.engine.decisions import Event, PodCondition, PodGroupStatus
 from hekla.engine.explanation import Explanation
 from hekla.engine.tasks import Job, Status
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
 
 GRACE = 5.0
 """Seconds that a pod waits for its PodGroup without a word: who makes both need not make the group first."""
-CONDITION = "Waiting"
-WAITING = ("", "Pending", "Inqueue")
+NOT_PLACED = ("", "Pending", "Inqueue")
 
 
 def report_strays(session: Session) -> None:
@@ -52,14 +52,14 @@ def _why(session: Session, job: Job) -> str:
 
 
 def _tell_group(session: Session, job: Job) -> None:
-    if job.phase not in WAITING:
+    if job.phase not in NOT_PLACED:
         return  # it runs, whatever became of its queue
     text = _why(session, job)
-    made = {"type": CONDITION, "status": "True", "transitionID": session.uid, "reason": "Queue", "message": text}
-    known = next((one for one in job.conditions if one.get("type") == CONDITION), None)
+    made = {"type": WAITING, "status": "True", "transitionID": session.uid, "reason": "Queue", "message": text}
+    known = next((one for one in job.conditions if one.get("type") == WAITING), None)
     if known is not None and known.get("message") == text:
         return
     job.conditions = [*(one for one in job.conditions if one is not known), made]
     conditions = [dict(one) for one in job.conditions]
     session.decisions.pod_groups.append(PodGroupStatus(job.key, job.pg_uid, job.phase or "Pending", 0, 0, 0, conditions))
-    session.event(job, "Warning", CONDITION, text)
+    session.event(job, "Warning", WAITING, text)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from prometheus_client import Histogram
 
 from hekla.api import claims, core, nodeinfo, policy, priority, resource, scheduling, shard, storage, topology
+from hekla.api.names import WAITING
 from hekla.engine.decisions import Bind, Decisions, Event, Evict, PodCondition, QueueStatus, ShardStatus
 from hekla.engine.state import State
 from hekla.engine.tasks import Status
@@ -35,9 +36,8 @@ log = logging.getLogger(__name__)
 
 Tree = dict[str, Any]
 FAILED = "FailedScheduling"
-EXPLAINS = "Waiting"
-COMPLAINTS = ("Unschedulable", EXPLAINS)
-WAITING = ("", "Pending", "Inqueue", "Unknown")
+COMPLAINTS = ("Unschedulable", WAITING)
+NOT_PLACED = ("", "Pending", "Inqueue", "Unknown")
 """Phases of groups that are not where they want to be."""
 LOST = (ApiError, TransportError)
 
@@ -270,8 +270,8 @@ class Carrier:
     def waits(self, complaint: Event) -> bool:
         """Whether a group has no place yet; why pods of one that runs have none, only the explanation says."""
         job = self.state.jobs.get(complaint.key)
-        explains = complaint.reason == EXPLAINS
-        return job is not None and (job.phase in WAITING or (explains and bool(job.counts.statuses[Status.PENDING])))
+        explains = complaint.reason == WAITING
+        return job is not None and (job.phase in NOT_PLACED or (explains and bool(job.counts.statuses[Status.PENDING])))
 
     def hold_queue(self, queue: QueueStatus) -> None:
         """Writes what a queue holds once in a while: it changes with every pod, and nobody waits for it."""

@@ -18,10 +18,9 @@ import msgspec
 
 from hekla.api import scheduling
 from hekla.api.kinds import read_as
-from hekla.api.names import EXPLANATION
+from hekla.api.names import EXPLANATION, WAITING
 from hekla.engine.decisions import PodGroupStatus
 from hekla.engine.explanation import Explanation
-from hekla.engine.report import WAITING
 from hekla.engine.state import State
 from hekla.engine.tasks import Status
 from hekla.kube.client import Client

@@ -264,5 +264,6 @@ async def test_down_ends_what_runs(root: Path, namespaces: list[str], script: st
     runtime.close()
     assert stop_all(root, grace) == 2
     assert not any(instance.claim.alive() for instance in instances)
-    assert [slot.exit().code for slot in slots] == [code] * 2  # type: ignore[union-attr]
+    ends = [slot.exit() for slot in slots]
+    assert [end and end.code for end in ends] == [code] * 2
     assert stop_all(root) == 0

@@ -116,7 +116,7 @@ class Watched:
 
 
 def until(condition: Callable[[], Any]) -> None:
-    """Waits for what the server does by itself after it has answered; twenty seconds at most."""
+    """Waits for what the server does by itself after it has answered; a minute at most."""
     deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,10 @@ from hekla.local.apiserver.journal import Journal, StorageError
 from hekla.local.apiserver.store import Collection, Event, Store, WriteLost
 from tests.apiserver.http import CONFIG_MAPS, Http, config_map, until
 from tests.apiserver_process import ApiServerProcess
+
+
+def more_than(count: int, lists: list[list[tuple[str, str]]]) -> bool:
+    return sum(map(len, lists)) > count
 
 
 @pytest.mark.scenario("local-cluster", 76)
@@ -54,7 +59,7 @@ def test_nothing_acknowledged_is_lost_by_a_kill(tmp_path: Path) -> None:
             for thread in writers:
                 thread.start()
             time.sleep(0.4)
-            until(lambda written=written: sum(map(len, written)) > 40)  # type: ignore[misc]
+            until(partial(more_than, 40, written))
             server.kill()
             stop.set()
             for thread in writers:

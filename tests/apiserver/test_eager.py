@@ -65,6 +65,22 @@ async def test_what_waits_a_second_time_is_a_task_from_there_on():
     assert tasks[0] is None and tasks[1] is not None
 
 
+async def test_what_is_called_off_leaves_nobody_waiting():
+    loop = asyncio.get_running_loop()
+    write = loop.create_future()
+
+    async def request():
+        await write
+
+    answer = eager(request(), loop)
+    write.cancel()
+
+    async with asyncio.timeout(5):
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.shield(answer)
+    assert answer.cancelled()
+
+
 @pytest.mark.parametrize("again", [False, True])
 async def test_what_goes_wrong_behind_a_wait_is_the_answers_error(again: bool):
     loop = asyncio.get_running_loop()

@@ -16,7 +16,7 @@ from hekla.admission.inside import settings_inside
 from hekla.admission.registration import Where, kind_of, webhook
 from hekla.admission.registry import ADMISSIONS
 from hekla.api import crds
-from hekla.kube.http.server import Peer, Request, Response
+from hekla.kube.http.server import Peer, Request
 from hekla.local.apiserver.health import KUBERNETES_MINOR
 from hekla.local.apiserver.inside import reviewers
 from hekla.local.apiserver.moulds import Moulds
@@ -57,10 +57,7 @@ class World:
         path, _, query = target.partition("?")
         headers = {"content-type": "application/json", "user-agent": f"{agent}/1"}
         request = Request("POST", path, query, headers, body, Peer(user_id=os.getuid()))
-        answer = self.inside.server.handle(request)
-        if not isinstance(answer, Response):
-            answer = await answer  # type: ignore[misc]
-        assert isinstance(answer, Response)
+        answer = await self.inside.answer(request)
         return answer.status, json.loads(answer.body), (answer.headers or {}).get("Warning"), request.notes
 
     async def both(self, target: str, tree: Json, agent: str = "one") -> tuple[int, Any]:

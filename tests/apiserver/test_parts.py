@@ -7,6 +7,7 @@ import os
 import random
 import re
 from collections.abc import AsyncIterator
+from inspect import isawaitable
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +45,16 @@ class Inside:
         path, _, query = target.partition("?")
         headers = {"content-type": media, "user-agent": f"{agent}/1"}
         sent = b"" if body is None else json.dumps(body).encode()
-        answer = self.server.handle(Request(method, path, query, headers, sent, Peer(user_id=os.getuid())))
-        if not isinstance(answer, Response):
-            answer = await answer  # type: ignore[misc]
-        assert isinstance(answer, Response)
+        answer = await self.answer(Request(method, path, query, headers, sent, Peer(user_id=os.getuid())))
         return answer.status, json.loads(answer.body)
+
+    async def answer(self, request: Request) -> Response:
+        """Of one that is no watch."""
+        answer = self.server.handle(request)
+        if isawaitable(answer):
+            answer = await answer
+        assert isinstance(answer, Response)
+        return answer
 
 
 SCHEMA = {

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -186,12 +187,15 @@ def test_item_076_versions_grow_over_restarts(api: Api, ns: Namespace, own: bool
         status = read_status(cluster)
         return next((process.pid for process in status.processes if process.name == "apiserver" and process.ready), 0) if status else 0
 
+    def another(before: int) -> bool:
+        return server() not in (0, before)
+
     versions = [int(api.create(ns.path("configmaps"), objects.config_map("era-0"))["metadata"]["resourceVersion"])]
     for era in (1, 2):
         before = server()
         os.kill(before, signal.SIGKILL)
-        eventually(lambda before=before: server() not in (0, before))  # type: ignore[misc]
-        made = eventually(lambda era=era: _created(api, ns, f"era-{era}"))  # type: ignore[misc]
+        eventually(partial(another, before))
+        made = eventually(partial(_created, api, ns, f"era-{era}"))
         versions.append(made)
         with api.watch(ns.path("configmaps"), resourceVersion=str(versions[-2]), labelSelector="!storm") as watch:
             events = watch.until(lambda event, era=era: event["type"] == "ERROR" or event["object"]["metadata"]["name"] == f"era-{era}")

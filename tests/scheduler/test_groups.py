@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from hekla.api.names import EXPLANATION
+from hekla.api.names import EXPLANATION, WAITING
 from hekla.engine.decisions import PodGroupStatus
 from hekla.engine.explanation import Explanation
 from hekla.engine.nodereasons import NodeReason
-from hekla.engine.report import WAITING
 from hekla.engine.tasks import Status
 from hekla.engine.world import World, policy
 from hekla.kube.errors import ApiError, ServerError

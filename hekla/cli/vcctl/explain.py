@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from hekla.api import batch, core, scheduling
-from hekla.api.names import EXPLANATION
+from hekla.api.names import EXPLANATION, WAITING
 from hekla.cli.vcctl.command import Invocation
 from hekla.cli.vcctl.connection import Api, Tree, find, name_of
 from hekla.cli.vcctl.jobtable import phase
@@ -26,7 +26,6 @@ POD_GROUP = scheduling.POD_GROUP.untyped
 QUEUE = scheduling.QUEUE.untyped
 
 MISSING = "job name is mandatory to explain a particular job"
-WAITING = "Waiting"  # the condition whose message is the scheduler's explanation
 RESTATED = frozenset({WAITING, "Unschedulable", "FailedScheduling", "PodScheduled", "PodGroupPending"})
 """Conditions and events that put the explanation into the words of the wire, for readers of other objects."""
 NUMBERS = ("needs", "fit", "missing", "asks", "nodes", "reasons", "shortages", "remedy", "noVictimBecause")
@@ -92,7 +91,8 @@ def explanation(job: Tree, queue: Tree | None, group: Tree | None, pods: list[Tr
 def numbers(group: Tree | None) -> Tree:
     """What the scheduler has written beside the condition Waiting; empty where that is nothing that can be read."""
     try:
-        found = json.loads(((group or {}).get("metadata") or {}).get("annotations", {}).get(EXPLANATION) or "{}")
+        annotations = ((group or {}).get("metadata") or {}).get("annotations") or {}
+        found = json.loads(annotations.get(EXPLANATION) or "{}")
     except ValueError:
         return {}
     return {name: found[name] for name in NUMBERS if name in found} if isinstance(found, dict) else {}

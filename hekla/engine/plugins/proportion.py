@@ -20,6 +20,7 @@ from hekla.engine.resources import (
     PODS,
     UNLIMITED,
     Amounts,
+    above,
     add,
     dominant_share,
     empty,
@@ -62,12 +63,8 @@ class Account:
         name = self.ahead
         if name and self.deserved.get(name, 0.0) - self.allocated.get(name, 0.0) >= EPSILON:
             return False
-        for name, deserved in self.deserved.items():
-            held = self.allocated.get(name, 0.0)
-            if not (deserved < held or abs(deserved - held) < EPSILON):
-                self.ahead = name
-                return False
-        return True
+        self.ahead = above(self.deserved, self.allocated)
+        return not self.ahead
 
     def share(self) -> float:
         if self.known_share is None:

@@ -388,6 +388,8 @@ def eager(work: Coroutine[Any, Any, Answer], loop: asyncio.AbstractEventLoop) ->
         except StopIteration as done:
             if not answer.done():
                 answer.set_result(done.value)
+        except asyncio.CancelledError:
+            answer.cancel()
         except Exception as error:
             if not answer.done():
                 answer.set_exception(error)

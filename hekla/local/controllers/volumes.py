@@ -297,11 +297,11 @@ class VolumeController(Controller):
 
     # --- writing ------------------------------------------------------------------------------------------------------------
 
-    async def patch_volume(self, volume: Json, patch: Json) -> Json:
+    async def patch_volume(self, volume: Json, patch: Json, subresource: str | None = None) -> Json:
         """A change of a volume as it was seen; Conflict when it is another by now."""
         meta = volume["metadata"]
         patch = {**patch, "metadata": {**patch.get("metadata", {}), "resourceVersion": meta["resourceVersion"]}}
-        return await self.client.patch(PERSISTENT_VOLUME.untyped, meta["name"], patch)
+        return await self.client.patch(PERSISTENT_VOLUME.untyped, meta["name"], patch, subresource=subresource)
 
     async def patch_claim(self, claim: Json, patch: Json) -> Json:
         meta = claim["metadata"]
@@ -312,9 +312,7 @@ class VolumeController(Controller):
         """The phase of a volume as it was seen; Conflict when it is another by now: no late look takes back what a binding wrote."""
         if phase(volume) == word:
             return volume
-        meta = volume["metadata"]
-        body = {"metadata": {"resourceVersion": meta["resourceVersion"]}, "status": {"phase": word, "message": message or None}}
-        return await self.client.patch(PERSISTENT_VOLUME.untyped, meta["name"], body, subresource="status")
+        return await self.patch_volume(volume, {"status": {"phase": word, "message": message or None}}, "status")
 
     async def show_claim(self, claim: Json, status: Json) -> None:
         before = claim.get("status") or {}
