@@ -151,19 +151,35 @@ func (s story) informer(ctx context.Context) error {
 	return nil
 }
 
-// leader is elected and gives the lease back.
+// renewals tells of each renewal whose answer has come. A leader who is called off while one is on its way
+// may not know the lease that the server has since stored, and then can't give it back.
+type renewals struct {
+	resourcelock.Interface
+	answered chan struct{}
+}
+
+func (r renewals) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	err := r.Interface.Update(ctx, record)
+	select {
+	case r.answered <- struct{}{}:
+	default:
+	}
+	return err
+}
+
+// leader is elected, renews the lease and gives it back.
 func (s story) leader(ctx context.Context) error {
 	leading, cancel := context.WithCancel(ctx)
 	defer cancel()
-	lock := &resourcelock.LeaseLock{
+	lock := renewals{answered: make(chan struct{}, 1), Interface: &resourcelock.LeaseLock{
 		LeaseMeta: meta.ObjectMeta{Name: "go-leader", Namespace: s.namespace}, Client: s.client.CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: "gopher"},
-	}
+	}}
 	led := false
 	leaderelection.RunOrDie(leading, leaderelection.LeaderElectionConfig{
 		Lock: lock, LeaseDuration: 4 * time.Second, RenewDeadline: 3 * time.Second, RetryPeriod: time.Second, ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(context.Context) { led = true; cancel() }, OnStoppedLeading: func() {},
+			OnStartedLeading: func(context.Context) { led = true; <-lock.answered; cancel() }, OnStoppedLeading: func() {},
 		},
 	})
 	var lease *coordination.Lease
