@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
-from benchmarks import curve, live, reference
+from benchmarks import backlog, curve, live, reference
 from benchmarks.figure import Aim, Figure
 
 MODULES = (
@@ -30,6 +30,7 @@ MODULES = (
     "benchmarks.reference",
     "benchmarks.curve",
     "benchmarks.live",
+    "benchmarks.backlog",
 )
 
 ROOT = Path(__file__).parents[1]
@@ -41,7 +42,7 @@ def aims() -> list[Aim]:
     path = shared if shared.exists() else Path(__file__).with_name("figures.tsv")
     rows = [line.split("\t") for line in path.read_text().splitlines() if line and not line.startswith("#")]
     table = [Aim(row[0], row[1], row[2], int(row[3]), row[4] if len(row) > 4 else "") for row in rows]
-    return table + reference.AIMS + curve.AIMS + live.AIMS
+    return table + reference.AIMS + curve.AIMS + live.AIMS + backlog.AIMS
 
 
 def chosen(table: list[Aim], prefixes: list[str], step: int | None) -> dict[str, Aim]:

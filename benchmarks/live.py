@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,6 +41,8 @@ OWN = {"live.1x1000": "e2e.1x1000", "live.20x50": "e2e.20x50", "live.1000x1": "e
 FIGURES = tuple(OWN)
 AIMS = [Aim(name, ">= 80", "%", 3, f"{OWN[name]} on a kube-apiserver with etcd: of the tighter of its limits") for name in OWN]
 NODES = 100
+WARM = 500
+"""Pods before anything is measured."""
 COUNT = 1000
 """Pods of one measurement of a limit: as many as a shape has."""
 SECONDS = 240.0
@@ -99,16 +101,21 @@ class Placed(NamedTuple):
 
 
 def measure(names: set[str]) -> Iterator[Figure]:
+    return each([name for name in OWN if name in names], measured)
+
+
+def each(names: list[str], measured: Callable[[str], Figure]) -> Iterator[Figure]:
+    """Figures that need the reference server; one that fails is told of and left out."""
     from tests.kubernetes.processes import NotStarted
     from tests.kubernetes.programs import SERVER, CannotBuild, need
 
-    try:
-        need(*SERVER, say=say)
-    except CannotBuild as error:
-        say(f"nothing live: {error}")
-        return
-    for name in OWN:
-        if name in names:
+    if names:
+        try:
+            need(*SERVER, say=say)
+        except CannotBuild as error:
+            say(f"nothing live: {error}")
+            return
+        for name in names:
             try:
                 yield measured(name)
             except (NotStarted, ApiError, TransportError, TimeoutError, RuntimeError) as error:
@@ -125,10 +132,8 @@ def measured(name: str) -> Figure:
 
     jobs, tasks, _ = SHAPES[OWN[name]]
     with reference(durable=True) as server:
-        asyncio.run(settle(server.kubeconfig))
         with Raw() as raw:
-            raw.ask(what="create", prefix="warm", count=500, **address(server))
-            before = limits(server, raw, "before")
+            before = first_limits(server, raw)
         server.add_nodes("--nodes=0", f"--fake-nodes={NODES}")
         server.add_scheduler()
         server.add_webhooks()
@@ -173,6 +178,14 @@ def address(server: Reference) -> dict[str, Any]:
     """Where the raw client finds the server, and how."""
     certificates = [str(server.pki / name) for name in ("ca.crt", "admin.crt", "admin.key")]
     return {"socket": "", "port": server.port, "certificates": certificates, "connections": CONNECTIONS, "namespace": NAMESPACE}
+
+
+def first_limits(server: Reference, raw: Raw) -> Limits:
+    """Those of a server that has just been started, once it is warm; no pod is left for a scheduler to look at."""
+    asyncio.run(settle(server.kubeconfig))
+    for what in ("create", "bind"):
+        raw.ask(what=what, prefix="warm", count=WARM, **address(server))
+    return limits(server, raw, "before")
 
 
 def limits(server: Reference, raw: Raw, prefix: str) -> Limits:

@@ -22,7 +22,6 @@ from hekla.local import certificates
 from hekla.local.certificates import Authority, Leaf
 from tests.admission.process import PATIENCE, in_force, install_kinds
 from tests.deploy import accounts
-from tests.deploy.accounts import grant
 from tests.kubernetes import programs
 from tests.kubernetes.processes import Processes
 from tests.ports import free_port
@@ -47,6 +46,7 @@ class Reference:
         self.processes = Processes(directory)
         self.audit_log = directory / "audit.log"
         self._built = built
+        self._accounts: dict[str, Path] = {}
         self.port = free_port()
 
     def start(self, *flags: str, controllers: bool = True) -> None:
@@ -122,24 +122,34 @@ class Reference:
         the chart would give them.
         """
         install_kinds(self)
-        self.processes.start("scheduler", [
-            sys.executable, "-m", "hekla", "scheduler", f"--kubeconfig={grant(self.kubeconfig, 'volcano-scheduler', accounts.SCHEDULER)}",
-            "--default-scheduler", "--leader-elect=false", *flags,
-        ])  # fmt: skip
+        self.start_scheduler(*flags)
         self.processes.start("controllers", [
             sys.executable, "-m", "hekla", "controllers",
-            f"--kubeconfig={grant(self.kubeconfig, 'volcano-controllers', accounts.CONTROLLERS)}", "--leader-elect=false",
+            f"--kubeconfig={self._account('volcano-controllers', accounts.CONTROLLERS)}", "--leader-elect=false",
+        ])  # fmt: skip
+
+    def start_scheduler(self, *flags: str) -> None:
+        """The scheduler alone, where its kinds are served already."""
+        self.processes.start("scheduler", [
+            sys.executable, "-m", "hekla", "scheduler", f"--kubeconfig={self._account('volcano-scheduler', accounts.SCHEDULER)}",
+            "--default-scheduler", "--leader-elect=false", *flags,
         ])  # fmt: skip
 
     def add_webhooks(self) -> None:
         """Starts Hekla's webhooks, the rest of what one installs on a cluster that is there; returns when the server asks them."""
-        own, port = f"--kubeconfig={grant(self.kubeconfig, 'volcano-admission', accounts.ADMISSION)}", free_port()
+        own, port = f"--kubeconfig={self._account('volcano-admission', accounts.ADMISSION)}", free_port()
         self.processes.start("admission", [
             sys.executable, "-m", "hekla", "admission", own, f"--port={port}", f"--ca-cert-file={self.pki / 'ca.crt'}",
             f"--tls-cert-file={self.pki / 'admission.crt'}", f"--tls-private-key-file={self.pki / 'admission.key'}",
             f"--webhook-url=https://127.0.0.1:{port}",
         ])  # fmt: skip
         self.processes.wait("admission", lambda: in_force(self), PATIENCE)
+
+    def _account(self, name: str, given: accounts.Account) -> Path:
+        """The kubeconfig of one of the chart's accounts, which is made when it is first asked for."""
+        if name not in self._accounts:
+            self._accounts[name] = accounts.grant(self.kubeconfig, name, given)
+        return self._accounts[name]
 
     def get(self, path: str) -> tuple[int, bytes]:
         """One read as the administrator; status 0 where nothing answers."""
