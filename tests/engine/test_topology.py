@@ -132,3 +132,17 @@ def test_where_the_whole_cluster_is_searched_no_domain_is_named(racks: World) ->
     racks.job("job", pods=1, cpu=4, group={"networkTopology": {"mode": "soft"}})
     said = {one.message for one in racks.run().conditions}
     assert said == {"0/4 nodes are unavailable: 4 Insufficient cpu."}
+
+
+def test_pods_beyond_the_minimum_are_placed_alike_whether_others_wait_or_not() -> None:
+    """Each is a turn of its own: with a tier that does not exist nothing keeps it near the one before."""
+    for others in (0, 1):
+        world = World(policy(plugins=["predicates", "network-topology-aware"], actions="allocate"))
+        world.nodes("s0-n1", "s1-n3", "s0-n2", cpu=1)
+        hyper(world, "s0", 1, "s0-n1", "s0-n2")
+        hyper(world, "s1", 1, "s1-n3")
+        topology = {"networkTopology": {"mode": "hard", "highestTierName": "nowhere"}}
+        world.job("wide", pods=2, min_available=1, cpu=1, group=topology)
+        for number in range(others):
+            world.job(f"other-{number}", cpu=8)
+        assert world.run().bound() == {"default/wide-task-0": "s0-n1", "default/wide-task-1": "s1-n3"}

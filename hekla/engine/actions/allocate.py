@@ -456,7 +456,7 @@ def allocate_tasks(session: Session, queue: Queue, sub_job: SubJob, tasks: list[
             refused.remember(task, tasks, at, scope)
         elif errors is not None and left is not scope:
             errors = refused.told(task, errors)
-        if near and placed:
+        if near and placed and not all_at_once:  # else each placement is a turn of its own, and begins where the sub-job is
             domain = session.tree.common(session.tree.leaf(task.row), domain)
         if placed and session.sub_job_ready(sub_job) and not (all_at_once and at < len(tasks) and (again or errors is None)):
             break
