@@ -34,8 +34,13 @@ def of_earlier_run(job: batch.Job, group: scheduling.PodGroup) -> bool:
 
 
 def complaint(job: batch.Job, group: scheduling.PodGroup | None) -> str:
-    """What the scheduler holds against the group: its newest true condition, unless that says that it is scheduled."""
-    held = [condition for condition in group.status.conditions if condition.status == "True"] if group else []
+    """What the scheduler holds against the group: its newest true condition, unless that says that it is scheduled.
+
+    That it explains why the job waits holds nothing against it: a group that has just been let in waits for its pods.
+    """
+    if group is None or not group.status.conditions:
+        return ""
+    held = [condition for condition in group.status.conditions if condition.status == "True" and condition.type != names.WAITING]
     if not held:
         return ""
     newest = max(held, key=lambda condition: instant(condition.last_transition_time))

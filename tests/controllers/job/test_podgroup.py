@@ -202,6 +202,19 @@ def test_what_the_scheduler_complains_of() -> None:
     assert complaint(job, group) == ""
 
 
+def test_an_explanation_is_no_complaint() -> None:
+    job = job_of(task("a"), name="job1")
+    group = scheduling.PodGroup(metadata=ObjectMeta(name="g"))
+    explained = scheduling.PodGroupCondition(
+        type="Waiting", status="True", last_transition_time="2026-01-01T00:00:30Z", message="job1 has 0 of the 1 pod that it needs."
+    )
+    group.status.conditions = [explained]
+    assert complaint(job, group) == ""
+    held = scheduling.PodGroupCondition(type="Unschedulable", status="True", last_transition_time="2026-01-01T00:00:10Z", message="full")
+    group.status.conditions = [held, explained]
+    assert complaint(job, group) == "PodGroup default:job1 unschedulable, reason: full"
+
+
 def test_names_of_claims_are_the_same_at_every_look() -> None:
     job = job_of(task("a"), volumes=[batch.VolumeSpec(mount_path="/x", volume_claim={})])
     again = msgspec.convert(msgspec.to_builtins(job), batch.Job)
