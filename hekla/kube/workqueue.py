@@ -82,8 +82,10 @@ class WorkQueue:
         self._base = base
         self._longest = longest
         self._ready: deque[str] = deque()
+        self._ahead: deque[str] = deque()
+        """Ready, too, and before all of those."""
         self._wanted: set[str] = set()
-        """Keys in `_ready`, and keys in work that were added again."""
+        """Keys that are ready, and keys in work that were added again."""
         self._working: set[str] = set()
         self._failures: dict[str, int] = {}
         self._delays = Delays(self.add)
@@ -93,14 +95,18 @@ class WorkQueue:
         self.added = 0
         self.retried = 0
 
-    def add(self, key: str) -> None:
-        """Have the key looked at as soon as a worker is free."""
+    def add(self, key: str, *, ahead: bool = False) -> None:
+        """Have the key looked at as soon as a worker is free; with `ahead` before those that are only beginning.
+
+        For what others wait for: where new objects come faster than they can be worked on, what has come half the way would stand behind
+        them all.  A key that waits already keeps its place.
+        """
         if self._closed or key in self._wanted:
             return
         self._wanted.add(key)
         self.added += 1
         if key not in self._working:
-            self._ready.append(key)
+            (self._ahead if ahead else self._ready).append(key)
             self._wake()
 
     def add_after(self, key: str, seconds: float) -> None:
@@ -136,7 +142,7 @@ class WorkQueue:
 
     async def get(self) -> str:
         """The next key, which is in work until `done`.  Raises ShutDown when the queue is closed and empty."""
-        while not self._ready:
+        while not (self._ahead or self._ready):
             if self._closed:
                 raise ShutDown(self.name)
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -144,10 +150,10 @@ class WorkQueue:
             try:
                 await waiter
             except asyncio.CancelledError:
-                if waiter.done() and not waiter.cancelled() and self._ready:
+                if waiter.done() and not waiter.cancelled() and len(self):
                     self._wake()  # the call that woke us is for somebody else now
                 raise
-        key = self._ready.popleft()
+        key = (self._ahead or self._ready).popleft()
         self._wanted.discard(key)
         self._working.add(key)
         return key
@@ -169,7 +175,7 @@ class WorkQueue:
 
     def __len__(self) -> int:
         """Keys ready to be worked on."""
-        return len(self._ready)
+        return len(self._ahead) + len(self._ready)
 
     @property
     def delayed(self) -> int:
@@ -179,7 +185,7 @@ class WorkQueue:
     @property
     def idle(self) -> bool:
         """Nothing is ready and nothing in work (delayed keys aside)."""
-        return not self._ready and not self._working
+        return not self._ahead and not self._ready and not self._working
 
     def _wake(self) -> None:
         while self._waiters:

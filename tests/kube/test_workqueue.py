@@ -21,6 +21,30 @@ def test_a_key_is_in_the_queue_once_and_the_order_is_kept() -> None:
     run(story())
 
 
+def test_what_is_ahead_comes_before_all_that_only_wait() -> None:
+    async def story() -> None:
+        queue = WorkQueue()
+        for key in ("new-1", "new-2"):
+            queue.add(key)
+        queue.add("let-in-1", ahead=True)
+        queue.add("let-in-2", ahead=True)
+        queue.add("new-2", ahead=True)  # waits already
+        assert len(queue) == 4 and not queue.idle
+        taken = [await queue.get() for _ in range(4)]
+        assert taken == ["let-in-1", "let-in-2", "new-1", "new-2"]
+        for key in taken:
+            queue.done(key)
+        assert queue.idle
+
+        waiting = asyncio.ensure_future(queue.get())
+        await asyncio.sleep(0)
+        queue.add("let-in-1", ahead=True)
+        queue.close()
+        assert await waiting == "let-in-1"
+
+    run(story())
+
+
 def test_a_key_added_while_in_work_comes_back_when_that_is_done() -> None:
     async def story() -> None:
         queue = WorkQueue()

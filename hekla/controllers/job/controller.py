@@ -214,7 +214,7 @@ class JobController(Controller):
                     UNKNOWN, version=job.status.version, since=self._clock(), cause="pods that the gang needs are not running"
                 )
                 self._remember(key, job).triggers.append(trigger)
-        self.queue.add(key)
+        self.queue.add(key, ahead=lets_pods_in(new))  # its pods are bound the sooner, and new jobs have to wait for that anyway
 
     def _as_made(self, key: str, job: batch.Job, group: scheduling.PodGroup) -> bool:
         """Whether a PodGroup is still as a look at the job would have it, and lets no pods in yet."""

@@ -78,7 +78,7 @@ class Server:
     async def look(self) -> None:
         """One look at the job; whatever else asked for one before has had it."""
         queue = self.controller.queue
-        while queue._ready:
+        while len(queue):
             queue.done(await queue.get())
         await self.controller.reconcile(KEY)
 
@@ -107,6 +107,14 @@ async def test_a_group_as_it_was_made_asks_for_nothing(server: Server) -> None:
     assert not server.asked
     server.show_group(phase="Inqueue")
     assert server.asked
+
+
+async def test_a_job_that_was_let_in_goes_before_new_ones(server: Server) -> None:
+    make(server)
+    await server.look()
+    server.caches.jobs._put("default/new", job_of(task("a"), name="new"))
+    server.show_group(phase="Inqueue")
+    assert [await server.controller.queue.get() for _ in range(2)] == [KEY, "default/new"]
 
 
 async def test_a_group_that_was_changed_on_its_way_is_looked_at(server: Server) -> None:
