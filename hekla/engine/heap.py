@@ -41,6 +41,49 @@ class Heap(Generic[T]):
         return heapq.heappushpop(self._entries, entry)[2]
 
 
+class LiveHeap(Generic[T]):
+    """For items whose order changes while they wait: two are compared as they stand when they meet.
+
+    Who goes next is settled when the one before goes, and nobody is moved because an order has changed.  Reference: scheduler-core 5.4.
+    """
+
+    __slots__ = ("_first", "_items")
+
+    def __init__(self, first: Callable[[T, T], bool], items: Iterable[T] = ()) -> None:
+        """`first`: whether the one goes before the other, as things stand."""
+        self._first = first
+        self._items: list[T] = []
+        for item in items:
+            self.push(item)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def push(self, item: T) -> None:
+        items = self._items
+        at = len(items)
+        items.append(item)
+        while at and self._first(item, items[(at - 1) // 2]):
+            items[at] = items[(at - 1) // 2]
+            at = (at - 1) // 2
+        items[at] = item
+
+    def pop(self) -> T:
+        items = self._items
+        gone, item = items[0], items.pop()
+        if items:
+            at = 0
+            while (child := 2 * at + 1) < len(items):
+                if child + 1 < len(items) and self._first(items[child + 1], items[child]):
+                    child += 1
+                if not self._first(items[child], item):
+                    break
+                items[at] = items[child]
+                at = child
+            items[at] = item
+        return gone
+
+
 class Line(Generic[T]):
     """For many items of which few come again: sorted once, so the next stands at the end; who comes again waits in a heap beside.
 

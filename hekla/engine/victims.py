@@ -6,59 +6,87 @@ from collections.abc import Callable, Iterable
 from functools import cmp_to_key
 from typing import TYPE_CHECKING, Any
 
+from hekla.engine.heap import LiveHeap
 from hekla.engine.resources import EPSILON
 from hekla.engine.tasks import PREEMPTABLE, Job, Task
 
 if TYPE_CHECKING:
     from hekla.engine.session import Session
 
-__all__ = ["PREEMPTABLE", "agreed", "in_order", "make_room"]
+__all__ = ["PREEMPTABLE", "agreed", "in_order", "leaving", "make_room"]
 
 
-def in_order(session: Session, victims: Iterable[Task], claimer: Task) -> list[Task]:
-    """Victims, the first to go first."""
-    claiming = claimer.job if session.in_session(claimer.job) else None
-    ranks: dict[str, tuple[Any, ...]] = {}
-    keys: dict[str, tuple[Any, ...]] = {}
+class _Order:
+    """Which of two victims goes first, as things stand: what is known of jobs and queues is worked out anew once something happened."""
 
-    def rank(job: Job) -> tuple[Any, ...]:
-        known = ranks.get(job.key)
-        if known is None:
-            known = ranks[job.key] = session.job_rank(job)
-        return known
+    def __init__(self, session: Session, claimer: Task) -> None:
+        self.session = session
+        self.claiming = claimer.job if session.in_session(claimer.job) else None
+        self.ranks: dict[str, tuple[Any, ...]] = {}
+        self.queues: dict[str, tuple[Any, ...]] = {}
+        self.keys: dict[str, tuple[Any, ...]] = {}
+        self.at = len(session.state.nodes.log)
 
-    def key(task: Task) -> tuple[Any, ...]:
-        known = keys.get(task.key)
-        if known is None:
-            known = keys[task.key] = session.task_key(task)
-        return known
-
-    def later_first(left: Task, right: Task) -> int:
-        one, other = key(left), key(right)
-        if one < other:
-            return 1
-        return -1 if other < one else 0
-
-    def compare(left: Task, right: Task) -> int:
+    def __call__(self, left: Task, right: Task) -> int:
+        """Below 0 where the left one goes first."""
+        session, claiming = self.session, self.claiming
         mine = left.job if session.in_session(left.job) else None
         theirs = right.job if session.in_session(right.job) else None
         if mine is theirs:
-            return later_first(left, right)
+            return self._later_first(left, right)
         if mine is None or theirs is None:
             return -1 if mine is None else 1
+        if self.at != len(session.state.nodes.log):
+            self.at = len(session.state.nodes.log)
+            self.ranks.clear()
+            self.queues.clear()
         if claiming is None or mine.queue == theirs.queue:
-            one, other = rank(mine), rank(theirs)
+            one, other = self._rank(mine), self._rank(theirs)
             if one != other:
                 return 1 if one < other else -1
-            return later_first(left, right)
-        claimer_queue = session.queue_of(claiming)
-        first = session.victim_queue_key(session.queue_of(mine), claimer_queue)
-        second = session.victim_queue_key(session.queue_of(theirs), claimer_queue)
+            return self._later_first(left, right)
+        first, second = self._of_queue(mine, claiming), self._of_queue(theirs, claiming)
         if first < second:
             return -1
         return 1 if second < first else 0
 
-    return sorted(victims, key=cmp_to_key(compare))
+    def before(self, left: Task, right: Task) -> bool:
+        return self(left, right) < 0
+
+    def _later_first(self, left: Task, right: Task) -> int:
+        one, other = self._key(left), self._key(right)
+        if one < other:
+            return 1
+        return -1 if other < one else 0
+
+    def _key(self, task: Task) -> tuple[Any, ...]:
+        known = self.keys.get(task.key)
+        if known is None:
+            known = self.keys[task.key] = self.session.task_key(task)
+        return known
+
+    def _rank(self, job: Job) -> tuple[Any, ...]:
+        known = self.ranks.get(job.key)
+        if known is None:
+            known = self.ranks[job.key] = self.session.job_rank(job)
+        return known
+
+    def _of_queue(self, job: Job, claiming: Job) -> tuple[Any, ...]:
+        known = self.queues.get(job.queue)
+        if known is None:
+            queues = self.session.state.queues
+            known = self.queues[job.queue] = self.session.victim_queue_key(queues[job.queue], queues[claiming.queue])
+        return known
+
+
+def in_order(session: Session, victims: Iterable[Task], claimer: Task) -> list[Task]:
+    """Victims, the first to go first, as things stand."""
+    return sorted(victims, key=cmp_to_key(_Order(session, claimer)))
+
+
+def leaving(session: Session, victims: Iterable[Task], claimer: Task) -> LiveHeap[Task]:
+    """Victims to be evicted one after the other: who went changes who goes next, because jobs and queues then hold less."""
+    return LiveHeap(_Order(session, claimer).before, victims)
 
 
 def agreed(

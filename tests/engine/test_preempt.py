@@ -249,3 +249,16 @@ def test_a_queue_of_higher_priority_changes_nothing_within_another() -> None:
     here.job("high", priority="high", cpu=1, queue="q1")
     here.run()
     assert evicted(here) == {"low-task-0"}
+
+
+def test_who_went_changes_who_goes_next() -> None:
+    """Of two jobs the one that holds more loses first, for as long as it holds more, not until it is gone."""
+    equal = {"name": "gang", "enablePreemptable": False}
+    here = World(policy(tiers=[["priority", equal], [{"name": "drf", "enablePreemptable": False}, "predicates"]], actions="preempt"))
+    here.nodes("n1", cpu=5)
+    here.priority_class("high", 100)
+    here.job("a", pods=3, min_available=1, cpu=1, on=["n1"] * 3)
+    here.job("b", pods=2, min_available=1, cpu=1, on=["n1"] * 2)
+    here.job("large", cpu=3, priority="high")
+    evicted = {one.pod.removeprefix("default/") for one in here.run().evictions}
+    assert evicted == {"a-task-2", "a-task-1", "b-task-1"}

@@ -12,7 +12,7 @@ from hekla.engine.nodes import Bools, Rows
 from hekla.engine.spared import Hopeless, Search
 from hekla.engine.statement import Evicted, Statement
 from hekla.engine.tasks import PREEMPTABLE, Job, Task
-from hekla.engine.victims import agreed, in_order
+from hekla.engine.victims import agreed, in_order, leaving
 
 if TYPE_CHECKING:
     from hekla.engine.podclass import PodClass
@@ -221,11 +221,11 @@ class _Preemption:
             if not enough:
                 self._refused(task, candidates, victims)
                 continue
-            queue = in_order(session, victims, task)
+            queue = leaving(session, victims, task)
             trial = session.statement()
             evicted_something = False
             while queue and not self._fits(task, row):
-                victim = queue.pop(0)
+                victim = queue.pop()
                 trial.evict(victim, REASON)
                 evicted_something = evicted_something or not victim.best_effort
             if not self._fits(task, row):

@@ -11,7 +11,7 @@ from hekla.engine.heap import Heap
 from hekla.engine.spared import Hopeless, Search
 from hekla.engine.statement import Statement
 from hekla.engine.tasks import Job, Status, Task
-from hekla.engine.victims import agreed, in_order, make_room
+from hekla.engine.victims import agreed, leaving, make_room
 
 if TYPE_CHECKING:
     from hekla.engine.session import Session
@@ -99,9 +99,9 @@ def _reclaim_for_task(session: Session, statement: Statement, job: Job, task: Ta
                 search.refused(session, "reclaimable", lambda plugin: plugin.reclaimable(task, asked), candidates, victims)  # noqa: B023 (called at once)
                 continue
             trial = session.statement()
-            queue = in_order(session, victims, task)
+            queue = leaving(session, victims, task)
             while queue and not nodes.fits_future(row, task.request):
-                trial.evict(queue.pop(0), REASON)
+                trial.evict(queue.pop(), REASON)
             if not nodes.fits_future(row, task.request):
                 trial.discard()
                 continue
