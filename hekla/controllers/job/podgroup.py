@@ -36,11 +36,12 @@ def of_earlier_run(job: batch.Job, group: scheduling.PodGroup) -> bool:
 def complaint(job: batch.Job, group: scheduling.PodGroup | None) -> str:
     """What the scheduler holds against the group: its newest true condition, unless that says that it is scheduled.
 
-    That it explains why the job waits holds nothing against it: a group that has just been let in waits for its pods.
+    Why a group waits that has been let in is no complaint: it has just been, as a rule, and waits for its pods.
     """
     if group is None or not group.status.conditions:
         return ""
-    held = [condition for condition in group.status.conditions if condition.status == "True" and condition.type != names.WAITING]
+    let_in = lets_pods_in(group)
+    held = [one for one in group.status.conditions if one.status == "True" and not (let_in and one.type == names.WAITING)]
     if not held:
         return ""
     newest = max(held, key=lambda condition: instant(condition.last_transition_time))
@@ -156,12 +157,12 @@ def _sub_group(task: batch.TaskSpec) -> dict[str, Any]:
 
 def min_resources(job: batch.Job, priority_of: PriorityOf) -> dict[str, str]:
     """The resources of the pods that have to run together, the most important tasks first."""
-    tasks = by_priority(job.spec.tasks, priority_of)
+    tasks = by_priority(job.spec.tasks, priority_of) if len(job.spec.tasks) > 1 else job.spec.tasks
     minimum = job.spec.min_available
-    of_tasks = sum(task.replicas if task.min_available is None else task.min_available for task in tasks)
+    of_tasks = sum([task.replicas if task.min_available is None else task.min_available for task in tasks])
     taken = greedily(tasks, minimum) if minimum < of_tasks else by_task_minimum(tasks, minimum)
-    specs = (msgspec.json.encode(task.template.get("spec") or {}) for task in tasks)
-    return _amounts(tuple((spec, count) for spec, count in zip(specs, taken, strict=True) if count))
+    pods = [(msgspec.json.encode(task.template.get("spec") or {}), count) for task, count in zip(tasks, taken, strict=True) if count]
+    return _amounts(tuple(pods))
 
 
 @lru_cache(maxsize=64)

@@ -202,13 +202,15 @@ def test_what_the_scheduler_complains_of() -> None:
     assert complaint(job, group) == ""
 
 
-def test_an_explanation_is_no_complaint() -> None:
+def test_why_a_group_waits_is_a_complaint_until_it_is_let_in() -> None:
     job = job_of(task("a"), name="job1")
     group = scheduling.PodGroup(metadata=ObjectMeta(name="g"))
     explained = scheduling.PodGroupCondition(
         type="Waiting", status="True", last_transition_time="2026-01-01T00:00:30Z", message="job1 has 0 of the 1 pod that it needs."
     )
     group.status.conditions = [explained]
+    assert complaint(job, group) == "PodGroup default:job1 waiting, reason: job1 has 0 of the 1 pod that it needs."
+    group.status.phase = "Inqueue"
     assert complaint(job, group) == ""
     held = scheduling.PodGroupCondition(type="Unschedulable", status="True", last_transition_time="2026-01-01T00:00:10Z", message="full")
     group.status.conditions = [held, explained]
