@@ -122,11 +122,10 @@ def bring_up(cluster: Cluster, flags: dict[str, object], timeout: float, say: Sa
         cluster.keep(settings)
         cluster.keep_policy()
         say("certificates", "ok", "")
-        started = time.time()
         with undisturbed():
             claims = [CLAIMS[port].fileno() for port in (settings.port, settings.admission_port) if port in CLAIMS]
             supervisor = launch(cluster, claims)
-        asyncio.run(wait_until_ready(cluster, settings, started, time.monotonic() + timeout, say))
+        asyncio.run(wait_until_ready(cluster, settings, supervisor, time.monotonic() + timeout, say))
     except BaseException as error:
         abandon(cluster, supervisor, before, made)
         if isinstance(error, OSError):
@@ -326,8 +325,11 @@ def certify(cluster: Cluster, settings: Settings) -> None:
     certificates.write_kubeconfigs(cluster, port=settings.port)
 
 
-async def wait_until_ready(cluster: Cluster, settings: Settings, started: float, deadline: float, say: Say) -> None:
-    """Installs the kinds once the API server answers, then waits for every process, the nodes and the default queue."""
+async def wait_until_ready(cluster: Cluster, settings: Settings, supervisor: subprocess.Popen[bytes], deadline: float, say: Say) -> None:
+    """Installs the kinds once the API server answers, then waits for every process, the nodes and the default queue.
+
+    Raises ClusterError when one of them keeps crashing, the supervisor has ended, or the deadline (monotonic) has passed.
+    """
     from hekla.kube import config
     from hekla.kube.client import Client
 
@@ -344,7 +346,7 @@ async def wait_until_ready(cluster: Cluster, settings: Settings, started: float,
                 say(TITLES[process.name], "ok", detail)
             if process.restarts >= 3:
                 raise ClusterError(f"{TITLES[process.name]} does not start ({process.last_exit}):\n{tail(process.log)}")
-        if status is None and running(cluster) is None and time.time() - started > 3:
+        if supervisor.poll() is not None:
             raise ClusterError(f"the supervisor does not start:\n{tail(str(cluster.logs / 'supervisor.log'))}")
         check_disk(cluster, LEAST_TO_GO_ON)
         if time.monotonic() > deadline:

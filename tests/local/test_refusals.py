@@ -16,7 +16,7 @@ import pytest
 from hekla.api import core
 from hekla.cli import up
 from hekla.kube.errors import ApiError
-from hekla.local.cluster import Cluster, ClusterError
+from hekla.local.cluster import Cluster, ClusterError, Settings
 from tests.local.home import LIMIT, Home, ask, home, until
 from tests.local.ordinary import BECOME, OrdinaryUser
 
@@ -54,6 +54,26 @@ def test_a_port_that_was_taken_between_the_look_and_the_start(own: Home, monkeyp
         with pytest.raises(ClusterError, match=rf"API server does not start(?s:.*){port}(?s:.*)in use"):
             up.bring_up(Cluster(own.directory()), {"port": port}, 60, lambda *_: None)
     untouched(own)
+
+
+async def test_a_supervisor_is_waited_for_as_long_as_it_lives(tmp_path: Path) -> None:
+    """On a busy machine it needs its time before one sees anything of it; of one that has ended nothing will come."""
+
+    async def wait(program: str, seconds: float) -> None:
+        with subprocess.Popen([program, "60"], stderr=subprocess.DEVNULL) as supervisor:
+            try:
+                if program != "sleep":
+                    supervisor.wait(LIMIT)
+                await up.wait_until_ready(cluster, Settings(), supervisor, time.monotonic() + seconds, lambda *_: None)
+            finally:
+                supervisor.kill()
+
+    cluster = Cluster(tmp_path / "slow")
+    cluster.make_directories()
+    with pytest.raises(ClusterError, match="not ready in time: API server"):
+        await wait("sleep", 0)
+    with pytest.raises(ClusterError, match="the supervisor does not start"):
+        await wait("false", LIMIT)
 
 
 def test_a_policy_that_the_scheduler_cannot_use(own: Home) -> None:
