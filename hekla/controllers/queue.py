@@ -8,7 +8,7 @@ look at a time changes a queue, in an order that the cache shows too (decision 0
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -79,7 +79,7 @@ class QueueController(Controller):
         self._events = events
         self._orders: dict[str, str] = {}
         """The action that is asked for, by queue; the last one counts."""
-        self._phases: dict[str, Counter[str]] = {}
+        self._phases: defaultdict[str, Counter[str]] = defaultdict(Counter)
         """How many PodGroups of each phase there are, by queue: counted as they change, for there may be many."""
         caches.queues.on_change(self._queue_changed)
         caches.groups.on_change(self._group_changed)
@@ -108,7 +108,7 @@ class QueueController(Controller):
             return
         for group, sign in ((old, -1), (new, 1)):
             if group is not None and group.spec.queue:
-                self._phases.setdefault(group.spec.queue, Counter())[group.status.phase] += sign
+                self._phases[group.spec.queue][group.status.phase] += sign
                 self.queue.add_after(group.spec.queue, 0.05)
 
     async def reconcile(self, key: str) -> float | None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from hekla.api.meta import key as key_of
@@ -65,11 +65,11 @@ class Expectations:
 
     def creating(self, key: str, child: str) -> AbstractContextManager[None]:
         """Round the request that creates `child` (its key).  A request that failed for certain expects nothing."""
-        return self._expecting(key, _creation(child))
+        return _Expecting(self, key, _creation(child))
 
     def deleting(self, key: str, uid: str) -> AbstractContextManager[None]:
         """Round the request that deletes the object of that uid; its being marked as deleting counts as seen."""
-        return self._expecting(key, _deletion(uid))
+        return _Expecting(self, key, _deletion(uid))
 
     def pending(self, key: str) -> bool:
         """Whether something that was written for this key has not been seen, however long it takes."""
@@ -98,20 +98,18 @@ class Expectations:
         """The controller's object is gone."""
         self._pending.pop(key, None)
 
-    @contextmanager
-    def _expecting(self, key: str, token: str) -> Iterator[None]:
+    def _expect(self, key: str, token: str) -> None:
         self._pending.setdefault(key, {})[token] = self._clock() + self._deadline
-        try:
-            yield
-        except TransportError as error:
-            if not error.sent:
+
+    def _failed(self, key: str, token: str, error: BaseException) -> None:
+        """A request was not answered, or refused.  What was sent may have been carried out, so that the expectation stands."""
+        if not isinstance(error, TransportError):
+            if isinstance(error, Exception):
                 self._fulfil(key, token)
-            elif token in self._pending.get(key, ()):
-                self._pending[key][token] = self._clock() + self._doubt
-            raise  # sent, but not answered: it may have been carried out, so the expectation stands
-        except Exception:
+        elif not error.sent:
             self._fulfil(key, token)
-            raise
+        elif token in self._pending.get(key, ()):
+            self._pending[key][token] = self._clock() + self._doubt
 
     def _fulfil(self, key: str, token: str) -> bool:
         pending = self._pending.get(key)
@@ -120,6 +118,24 @@ class Expectations:
         if not pending:
             del self._pending[key]
         return True
+
+
+class _Expecting:
+    """Round one request.  A class, because a generator costs three times as much, twice a pod."""
+
+    __slots__ = ("_expectations", "_key", "_token")
+
+    def __init__(self, expectations: Expectations, key: str, token: str) -> None:
+        self._expectations = expectations
+        self._key = key
+        self._token = token
+
+    def __enter__(self) -> None:
+        self._expectations._expect(self._key, self._token)
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            self._expectations._failed(self._key, self._token, error)
 
 
 def _creation(child: str) -> str:

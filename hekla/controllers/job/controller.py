@@ -393,15 +393,14 @@ class JobController(Controller):
             memory.counted_at = memory.counted_at or now
             since = memory.counted_at if moved else max(memory.written_at, memory.counted_at)
             wait = since + self.client.pace.gather(0.0 if moved else STATUS_INTERVAL, LONGEST_INTERVAL) - now
-            waits_its_turn = memory.turn is None and self.client.pace.busy
-            if wait > 0 or waits_its_turn:
+            if wait > 0 or (memory.turn is None and self.client.pace.busy):
+                key = key_of(job)
                 memory.step = status if moved else None
-            if wait > 0:
-                memory.due_at = now + wait
-                self._lagging.after(key_of(job), wait)
-                return None
-            if waits_its_turn:
-                self._lane.put(key_of(job), partial(self._let_in, key_of(job), memory))
+                if wait > 0:
+                    memory.due_at = now + wait
+                    self._lagging.after(key, wait)
+                else:
+                    self._lane.put(key, partial(self._let_in, key, memory))
                 return None
         if not before and after == states.RUNNING:  # who waits for each phase in turn shall see each
             job = await self._write_status(job, memory, first_phase(status))
@@ -464,7 +463,8 @@ class JobController(Controller):
             job = await self._patch_job(job, memory, {"metadata": {"annotations": {names.JOB_FORWARDING: "true"}}})
         try:
             self._lay_out(job, memory, forwarded=bool(queue.spec.extend_clusters))
-            await self._ensure_companions(job, memory)
+            if memory.plugins:
+                await self._ensure_companions(job, memory)
         except Wait as error:
             self._warn(job, "PluginError", str(error))
             raise
@@ -474,7 +474,8 @@ class JobController(Controller):
             when = "add" if job.status.state.phase in ("", states.PENDING) else "update"
             self._warn(job, "PluginError", f"Execute plugin when job {when} failed, err: {error}")
             raise Trouble(str(error)) from error
-        job = await self._ensure_claims(job, memory)
+        if job.spec.volumes:
+            job = await self._ensure_claims(job, memory)
         try:
             await self._ensure_group(key, job, memory, view.group, renew=made.beside is Beside.RENEW)
         except ApiError as error:

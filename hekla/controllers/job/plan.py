@@ -112,9 +112,12 @@ _NO_CHOICE = _Choice()
 
 def _choose(view: View) -> _Choice:
     """The first action that is due.  Targeted restarts of several pods at one time are one restart."""
+    happened = [*view.handed_in, *_seen(view)]
+    if not happened:
+        return _NO_CHOICE
     choice = _Choice()
     job = view.job
-    for trigger in (*view.handed_in, *_seen(view)):
+    for trigger in happened:
         ruling = decide(job, trigger)
         due = trigger.since + ruling.delay if ruling.delay else view.now
         if ruling.delay and _overtaken(view, trigger):

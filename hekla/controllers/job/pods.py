@@ -24,17 +24,19 @@ _FROM_JOB_LABELS = (names.PREEMPTABLE, names.COOLDOWN_TIME)
 def mold_of(job: batch.Job, task: batch.TaskSpec, plugins: list[Plugin], *, forwarded: bool = False) -> Mold:
     """The mold of a task's pods.  Raises PluginError when a plugin cannot serve the job."""
     slot = Slot(job.metadata.uid or hashlib.sha1(job.metadata.name.encode()).hexdigest())
-    pod = _pod(job, task, slot, forwarded)
+    template = task.template
+    if plugins or job.spec.volumes:  # they write into it, at any depth
+        template = msgspec.json.decode(msgspec.json.encode(template))  # a copy, the quick way
+    pod = _pod(job, task, template, slot, forwarded)
     mount_volumes(job, pod)
     for plugin in plugins:
         plugin.complete(job, task, pod, slot)
     return Mold(pod, slot)
 
 
-def _pod(job: batch.Job, task: batch.TaskSpec, slot: Slot, forwarded: bool) -> dict[str, Any]:
-    template: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(task.template))  # a copy, the quick way
+def _pod(job: batch.Job, task: batch.TaskSpec, template: dict[str, Any], slot: Slot, forwarded: bool) -> dict[str, Any]:
     own: dict[str, Any] = template.get("metadata") or {}
-    spec: dict[str, Any] = template.get("spec") or {}
+    spec: dict[str, Any] = {**(template.get("spec") or {})}
     spec["schedulerName"] = spec.get("schedulerName") or job.spec.scheduler_name
     if not spec.get("priorityClassName") and job.spec.priority_class_name:
         spec["priorityClassName"] = job.spec.priority_class_name

@@ -74,6 +74,15 @@ def test_what_the_user_wrote_survives() -> None:
     assert "schedulerName" not in job.spec.tasks[0].template["spec"], "the job's own template is not touched"
 
 
+@pytest.mark.parametrize("more", [{"plugins": {"env": []}}, {"volumes": [batch.VolumeSpec(mount_path="/x", volume_claim_name="data")]}])
+def test_what_is_added_to_a_pod_is_not_added_to_the_template(more: dict[str, Any]) -> None:
+    job = job_of(task("a"), **more)
+    before = msgspec.json.encode(job)
+    made = pod(job)
+    assert made["spec"]["containers"][0].keys() & {"env", "volumeMounts"}
+    assert msgspec.json.encode(job) == before
+
+
 @pytest.mark.scenario("controllers", 55)
 def test_the_template_knows_better_than_the_job() -> None:
     own = {"spec": {"containers": [container()], "schedulerName": "mine", "priorityClassName": "high"}}
