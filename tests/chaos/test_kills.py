@@ -1,12 +1,14 @@
 """Kill -9 of the API server, scheduler, controllers and node agent, twenty times at random during fifty running jobs.
 
 Every job ends as it would have, no acknowledged object is lost, no container runs twice at once, the logs are whole.
-HEKLA_CHAOS_SEED chooses another schedule; HEKLA_CHAOS_KILLS another number of kills (0 shows what happens in peace).
+HEKLA_CHAOS_SEED chooses another schedule; HEKLA_CHAOS_KILLS another number of kills (0 shows what happens in peace).  Where a landing
+is decided (HEKLA_EXAMPLES), the schedule is always the same one; otherwise each run has its own.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import shutil
@@ -35,12 +37,14 @@ Json = dict[str, Any]
 JOB, POD, GROUP, CONFIG_MAP = batch.JOB.untyped, core.POD.untyped, scheduling.POD_GROUP.untyped, core.CONFIG_MAP.untyped
 NAMESPACE = "default"
 ENDED = ("Completed", "Failed", "Aborted", "Terminated")
+LANDING = 1
+"""The seed of a landing."""
 PATIENCE = 120.0
-"""Seconds after the last kill in which every job must have ended."""
+"""Seconds in which the first jobs must run, those in which all must have ended after the last kill, and in which all is at rest then."""
 
 pytestmark = [
     pytest.mark.slow(seconds=90),
-    pytest.mark.timeout(330),
+    pytest.mark.timeout(660),
     pytest.mark.skipif(shutil.which("flock") is None or shutil.which("getent") is None, reason="the pods use flock and getent"),
 ]
 
@@ -63,7 +67,8 @@ def cluster() -> Iterator[Cluster]:
 
 
 async def test_twenty_kills_during_fifty_jobs_change_nothing(cluster: Cluster, tmp_path: Path) -> None:
-    seed = int(os.environ.get("HEKLA_CHAOS_SEED") or random.SystemRandom().randrange(10_000))
+    chosen = LANDING if os.environ.get("HEKLA_EXAMPLES") == "landing" else random.SystemRandom().randrange(10_000)
+    seed = int(os.environ.get("HEKLA_CHAOS_SEED") or chosen)
     count = int(os.environ.get("HEKLA_CHAOS_KILLS", "20"))
     dice = random.Random(seed)
     workload = Workload(tmp_path / "marks", dice, seconds=60)
@@ -83,21 +88,30 @@ async def test_twenty_kills_during_fifty_jobs_change_nothing(cluster: Cluster, t
         killed = await killing
         print(f"{sum(killed.values())} kills ({dict(killed)}) done at {time.monotonic() - began:.0f} s")
         writing.cancel()
-        await asyncio.gather(writing, return_exceptions=True)
+        with contextlib.suppress(asyncio.CancelledError):
+            await writing  # and with it whatever has ended it before
         await until_ended(client, set(uids))
         print(f"{len(uids)} jobs ended at {time.monotonic() - began:.0f} s; the ledger holds {len(ledger.created)} objects created, "
               f"{len(ledger.deleted)} deleted, {ledger.count} changes; {ledger.refused} attempts were refused")  # fmt: skip
+
+        async def wrong() -> list[str]:
+            return [
+                *await compare_jobs(client, stories, uids, workload.marks),
+                *compare_marks(stories, workload.marks),
+                *await compare_ledger(client, ledger),
+                *compare_restarts(cluster, killed),
+            ]
+
+        # Whoever was killed last may still be starting, or on its way through what it has missed.
+        deadline = time.monotonic() + PATIENCE
+        while await wrong() and time.monotonic() < deadline:
+            await asyncio.sleep(0.5)
         await asyncio.sleep(2.0)  # long enough for anything that should not follow to follow
-        wrong = [
-            *await compare_jobs(client, stories, uids, workload.marks),
-            *compare_marks(stories, workload.marks),
-            *await compare_ledger(client, ledger),
-            *compare_restarts(cluster, killed),
-        ]
-        assert not wrong, f"seed {seed}:\n" + "\n".join(wrong)
+        found = await wrong()
+        assert not found, f"seed {seed}:\n" + "\n".join(found)
 
 
-async def patiently(make: Any, seconds: float = 30.0) -> Any:
+async def patiently(make: Any, seconds: float = PATIENCE) -> Any:
     """What a request answers, asked again while the server is away."""
     deadline = time.monotonic() + seconds
     while True:
@@ -134,7 +148,7 @@ def phase(job: Json) -> str:
 
 
 async def until_running(client: Client, names: set[str]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while True:
         found = await jobs(client)
         waiting = sorted(name for name in names if phase(found[name]) != "Running")
@@ -145,7 +159,7 @@ async def until_running(client: Client, names: set[str]) -> None:
 
 
 async def until_ended(client: Client, names: set[str]) -> None:
-    """Waits until every job has ended and no pod of theirs runs."""
+    """Waits until every job has ended."""
     deadline = time.monotonic() + PATIENCE
     while True:
         found = await jobs(client)

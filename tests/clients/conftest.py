@@ -65,5 +65,5 @@ def sleeper(api: Api, ns: Namespace, real_node: str) -> str:
            "spec": {"nodeName": real_node, "terminationGracePeriodSeconds": 0, "containers": [container]}}  # fmt: skip
     api.create(ns.path("pods"), pod)
     api.wait(ns.path("pods", "sleeper"), lambda tree: any(
-        c["type"] == "Ready" and c["status"] == "True" for c in tree["status"].get("conditions", [])), 20)  # fmt: skip
+        c["type"] == "Ready" and c["status"] == "True" for c in tree["status"].get("conditions", [])))  # fmt: skip
     return "sleeper"

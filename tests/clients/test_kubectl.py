@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tests.cluster.api import Api, Tree, eventually
+from tests.cluster.api import PATIENCE, Api, Tree, eventually
 from tests.cluster.conftest import Kubectl, Namespace
 from tests.kubernetes import programs
 from tests.ports import free_port
@@ -97,7 +97,7 @@ def web(user: Walker) -> Iterator[Walker]:
     user("apply", "-f", "-", stdin=WEB)
     user("rollout", "status", "deployment/web", "--timeout=60s")
     yield user
-    user("delete", "deployment", "web", "--wait=false")
+    user("delete", "deployment", "web", "--cascade=foreground")  # with its pods, or the next test would meet them
 
 
 def screen_of(walker: Walker, *words: str, typed: bytes, **environment: str) -> tuple[int, bytes]:
@@ -229,10 +229,10 @@ def test_wait(web: Walker) -> None:
     assert late.returncode == 1 and "timed out" in late.stderr
     with web.started("wait", "--for=create", "configmap/expected", "--timeout=60s") as waiting:
         web("create", "configmap", "expected")
-        assert waiting.wait(20) == 0
+        assert waiting.wait(PATIENCE) == 0
     with web.started("wait", "--for=delete", "configmap/expected", "--timeout=60s") as waiting:
         web("delete", "configmap", "expected")
-        assert waiting.wait(20) == 0
+        assert waiting.wait(PATIENCE) == 0
 
 
 CREATED = (
@@ -337,7 +337,7 @@ def test_proxy(user: Walker, sleeper: str) -> None:
 
 def test_logs(user: Walker, web: Walker, sleeper: str) -> None:
     assert user("logs", sleeper, "-c", "c") == "up\n"
-    assert user("logs", "deployment/web") == "started\n"
+    eventually(lambda: user("logs", "deployment/web") == "started\n")  # it runs, and may not have spoken yet
     assert user("logs", "-l", "app=web", "--prefix", "--timestamps").endswith("started\n")
     assert user("logs", sleeper, "-c", "c", "--tail=1", "--since=1h", "--limit-bytes=2") == "up"
     assert "up" in user("logs", sleeper, "--all-containers").splitlines()  # kubectl asks for them in any order
@@ -468,7 +468,6 @@ def test_certificates(user: Walker, api: Api) -> None:
 def test_top(user: Walker, api: Api, sleeper: str) -> None:
     if api.get("/apis/metrics.k8s.io/v1beta1").status == 404:
         pytest.skip("this cluster serves no metrics.k8s.io")
-    lines = eventually(lambda: user.run("top", "pods").stdout.splitlines(), 30)
+    lines = eventually(lambda: sleeper in (said := user.run("top", "pods").stdout) and said.splitlines())  # each pod in its turn
     assert lines[0].split() == ["NAME", "CPU(cores)", "MEMORY(bytes)"]
-    assert any(line.startswith(sleeper) for line in lines)
-    assert user("top", "nodes").splitlines()[0].split()[0] == "NAME"
+    assert eventually(lambda: user.run("top", "nodes").stdout).splitlines()[0].split()[0] == "NAME"

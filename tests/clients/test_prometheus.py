@@ -75,7 +75,7 @@ def labels_of(server: str, role: str) -> list[dict[str, str]]:
     ("endpointslice", {"__meta_kubernetes_service_name": "web", "__meta_kubernetes_endpointslice_port_name": "http"}),
 ])  # fmt: skip
 def test_targets(prometheus: str, role: str, wanted: dict[str, str]) -> None:
-    eventually(lambda: any(wanted.items() <= found.items() for found in labels_of(prometheus, role)), 30)
+    eventually(lambda: any(wanted.items() <= found.items() for found in labels_of(prometheus, role)))
 
 
 @pytest.mark.slow
@@ -83,8 +83,8 @@ def test_targets_come_and_go(prometheus: str, api: Api, ns: Namespace, real_node
     def names() -> set[str]:
         return {found.get("__meta_kubernetes_pod_name", "") for found in labels_of(prometheus, "pod")}
 
-    eventually(lambda: "sleeper" in names(), 30)
+    eventually(lambda: "sleeper" in names())
     api.create(ns.path("pods"), shell("passing", real_node, "sleep 600"))
-    eventually(lambda: "passing" in names(), 30)
+    eventually(lambda: "passing" in names())
     api.delete(ns.path("pods", "passing"), gracePeriodSeconds=0)
-    eventually(lambda: "passing" not in names(), 30)
+    eventually(lambda: "passing" not in names())

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cluster import objects
-from tests.cluster.api import STRATEGIC, Api, Tree, eventually, steadily
+from tests.cluster.api import PATIENCE, STRATEGIC, Api, Tree, eventually, steadily
 from tests.cluster.conftest import Kubectl, Namespace
 
 DEPLOYMENTS, REPLICA_SETS = "apps/v1/deployments", "apps/v1/replicasets"
@@ -188,11 +188,11 @@ def test_item_120_cron_jobs(api: Api, ns: Namespace, fake_node: str, kubectl: Ku
 
 
 @pytest.mark.slow(seconds=130)
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 def test_item_120_a_job_each_minute(api: Api, ns: Namespace, fake_node: str) -> None:
     spec = {"schedule": "* * * * *", "jobTemplate": {"spec": batch_job("", "exit 0")["spec"]}}
     api.create(ns.path(CRON_JOBS), {"metadata": {"name": "minutely"}, "spec": spec})
-    eventually(lambda: len([name for name in api.get(ns.path(JOBS)).names if name.startswith("minutely-")]) == 2, 130)
+    eventually(lambda: len([name for name in api.get(ns.path(JOBS)).names if name.startswith("minutely-")]) == 2, 120 + PATIENCE)
     api.delete(ns.path(CRON_JOBS, "minutely"))
 
 

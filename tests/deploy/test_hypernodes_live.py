@@ -41,7 +41,7 @@ def installed(helm_program: Path, ports_of_their_own: None, tmp_path_factory: py
     images.write_text(yaml.safe_dump([{"image": "hekla", "path": [str(Path(sys.executable).parent)]}]))
     with cluster_of_our_own(nodes=1, images=str(images)) as kubeconfig:
         helm = Helm(helm_program, home, kubeconfig)
-        helm("install", "integration", str(CHART), "--create-namespace", "--wait", "--timeout=90s", *VALUES)
+        helm("install", "integration", str(CHART), "--create-namespace", "--wait", "--timeout=180s", *VALUES)
         yield Api(kubeconfig)
 
 
@@ -59,7 +59,8 @@ def test_two_copies_are_ready_and_one_works(installed: Api) -> None:
         assert pod["spec"]["serviceAccountName"] == "integration-hypernode-controller"
         said = {path: asked(installed, pod, path) for path in ("/readyz", "/healthz")}
         assert said == {"/readyz": (200, "ok"), "/healthz": (200, "ok")}
-    holder = installed.get(LEASE).tree["spec"]["holderIdentity"]
+    # Who is ready stands for election, and is not elected yet.
+    holder = installed.wait(LEASE, lambda lease: lease["spec"].get("holderIdentity"), PATIENCE)["spec"]["holderIdentity"]
     assert sum(holder.startswith(pod["metadata"]["name"] + "_") for pod in pods) == 1
 
 

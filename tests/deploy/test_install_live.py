@@ -59,6 +59,10 @@ class Site:
         items = self.api.get(DEPLOYMENTS).tree["items"]
         return {item["metadata"]["name"]: item["status"].get("readyReplicas", 0) for item in items}
 
+    def ready_are(self, copies: dict[str, int]) -> None:
+        """So many copies are ready.  helm waits for ReplicaSets, whose counts those of the Deployments follow a moment later."""
+        self.until(lambda: self.ready() == copies, self.ready)
+
     def queue_is_open(self, name: str) -> None:
         path = f"/apis/scheduling.volcano.sh/v1beta1/queues/{name}"
         self.until(lambda: self.api.get(path).tree.get("status", {}).get("state") == "Open", lambda: self.api.get(path))
@@ -127,7 +131,7 @@ def test_a_release_from_its_installation_to_its_end(site: Site) -> None:
     site.helm("install", "volcano", *common)
     common.remove("--create-namespace")
     names = ("admission", "agent-scheduler", "controllers", "hypernode-controller", "scheduler")
-    assert site.ready() == {f"volcano-{name}": 1 for name in names}
+    site.ready_are({f"volcano-{name}": 1 for name in names})
     for queue in ("root", "default"):
         site.queue_is_open(queue)
     what_users_do(site, "first")
@@ -135,15 +139,14 @@ def test_a_release_from_its_installation_to_its_end(site: Site) -> None:
     # Several copies of everything, which takes the way from Recreate to a rolling update.
     more = ["leader_elect_enable=true", *(f"{name}_replicas=2" for name in ("scheduler", "controller", "admission"))]
     site.helm("upgrade", "volcano", *common, *(f"--set=custom.{value}" for value in more))
-    ready = site.ready()
-    assert [ready[f"volcano-{name}"] for name in names] == [2, 1, 2, 1, 2]
+    site.ready_are({f"volcano-{name}": copies for name, copies in zip(names, (2, 1, 2, 1, 2), strict=True)})
     what_users_do(site, "second")
     assert refused(site.audit_log) == [], "rights that the accounts lack"
 
     site.helm("upgrade", "volcano", *common)
-    assert site.ready() == {f"volcano-{name}": 1 for name in names}
+    site.ready_are({f"volcano-{name}": 1 for name in names})
 
-    site.helm("uninstall", "volcano", "--wait", "--timeout=60s")
+    site.helm("uninstall", "volcano", "--wait", "--timeout=120s")
     for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
         assert site.api.get(f"{HOOKS}/{kind}").tree["items"] == [], "or nobody could make a job any more"
     assert site.api.get(f"{JOBS}/first-job").status == 200, "definitions, and what is of their kinds, stay"

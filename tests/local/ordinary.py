@@ -22,11 +22,17 @@ REFUSED = (
     'exec setpriv --inh-caps=-all --ambient-caps=-all "$@"', "sh",
 )  # fmt: skip
 """Runs a command on a machine that allows no further namespaces: the limit holds inside a namespace of its own only."""
-NOT_NEEDED = shutil.ignore_patterns("__pycache__", "mypy*", "ruff*", "pip*", "hypothesis*", "_pytest", "setuptools*", "*.dist-info")
+PATIENCE = 300.0
+"""Seconds that a whole demo may take: a bound for what is stuck.  On two idle cores it takes fifteen."""
+NOT_NEEDED = shutil.ignore_patterns("mypy*", "ruff*", "pip*", "hypothesis*", "_pytest", "setuptools*", "*.dist-info")
 
 
 class OrdinaryUser:
-    """Runs programs as nobody, with a home of its own below `directory`."""
+    """Runs programs as nobody, with a home of its own below `directory`.
+
+    What it may not read is copied for it, what Python has compiled of that included: it can't write that itself, and each of a
+    cluster's processes would compile everything anew.
+    """
 
     def __init__(self, directory: Path) -> None:
         if os.geteuid() != 0 or shutil.which("setpriv") is None:
@@ -70,5 +76,5 @@ class OrdinaryUser:
         """Runs `hekla ...` as this user; `within` is a command that runs it."""
         return subprocess.run(
             [*BECOME, *within, self.python, "-m", "hekla", *words],
-            env=self.environment, cwd="/", capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL,
+            env=self.environment, cwd="/", capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL,
         )  # fmt: skip

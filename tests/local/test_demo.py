@@ -14,9 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.local.ordinary import BECOME, REFUSED, OrdinaryUser
+from tests.local.ordinary import BECOME, PATIENCE, REFUSED, OrdinaryUser
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 STORIES = ("01 hello", "02 two queues", "03 gang too big", "04 task dependency", "05 all-reduce")
 
@@ -59,7 +59,8 @@ def somebody(place: Path) -> OrdinaryUser:
 def test_the_demo_is_green_and_leaves_nothing(place: Path, isolation: str) -> None:
     environment = {**os.environ, "TMPDIR": str(place / "tmp"), "COLUMNS": "160"}
     done = subprocess.run(
-        [sys.executable, "-m", "hekla", "demo", f"--isolation={isolation}"], env=environment, capture_output=True, text=True, timeout=120,
+        [sys.executable, "-m", "hekla", "demo", f"--isolation={isolation}"], env=environment, capture_output=True, text=True,
+        timeout=PATIENCE,
     )  # fmt: skip
     assert ("Pods run without namespaces" in green(done)) == (isolation == "none")
     clean(place)
@@ -96,7 +97,7 @@ def test_ctrl_c_in_the_middle_leaves_nothing(place: Path) -> None:
     for _ in range(3):
         os.killpg(process.pid, signal.SIGINT)
         time.sleep(0.1)
-    printed, said = process.communicate(timeout=60)
+    printed, said = process.communicate(timeout=PATIENCE)
     assert (process.returncode, said) == (130, "")
     assert "Interrupted; cleaning up." in printed
     clean(place)

@@ -151,18 +151,17 @@ func (s story) informer(ctx context.Context) error {
 	return nil
 }
 
-// renewals tells of each renewal whose answer has come. A leader who is called off while one is on its way
+// renewals calls the leader off within the answer to a renewal. A leader who is called off while one is on its way
 // may not know the lease that the server has since stored, and then can't give it back.
 type renewals struct {
 	resourcelock.Interface
-	answered chan struct{}
+	callOff func()
 }
 
 func (r renewals) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	err := r.Interface.Update(ctx, record)
-	select {
-	case r.answered <- struct{}{}:
-	default:
+	if err == nil {
+		r.callOff()
 	}
 	return err
 }
@@ -171,24 +170,29 @@ func (r renewals) Update(ctx context.Context, record resourcelock.LeaderElection
 func (s story) leader(ctx context.Context) error {
 	leading, cancel := context.WithCancel(ctx)
 	defer cancel()
-	lock := renewals{answered: make(chan struct{}, 1), Interface: &resourcelock.LeaseLock{
+	lock := renewals{callOff: cancel, Interface: &resourcelock.LeaseLock{
 		LeaseMeta: meta.ObjectMeta{Name: "go-leader", Namespace: s.namespace}, Client: s.client.CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: "gopher"},
 	}}
-	led := false
+	led := make(chan struct{})
 	leaderelection.RunOrDie(leading, leaderelection.LeaderElectionConfig{
 		Lock: lock, LeaseDuration: 4 * time.Second, RenewDeadline: 3 * time.Second, RetryPeriod: time.Second, ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(context.Context) { led = true; <-lock.answered; cancel() }, OnStoppedLeading: func() {},
+			OnStartedLeading: func(context.Context) { close(led) }, OnStoppedLeading: func() {},
 		},
 	})
+	select {
+	case <-led: // told by a goroutine of its own, perhaps only now
+	case <-ctx.Done():
+		return errors.New("never led")
+	}
 	var lease *coordination.Lease
 	lease, err := s.client.CoordinationV1().Leases(s.namespace).Get(ctx, "go-leader", meta.GetOptions{})
 	if err != nil {
 		return err
 	}
-	if !led || *lease.Spec.HolderIdentity != "" {
-		return fmt.Errorf("led %v, the holder is %q", led, *lease.Spec.HolderIdentity)
+	if *lease.Spec.HolderIdentity != "" {
+		return fmt.Errorf("the holder is %q", *lease.Spec.HolderIdentity)
 	}
 	return nil
 }
