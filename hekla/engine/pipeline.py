@@ -19,6 +19,7 @@ from hekla.engine.reasons import FitErrors, Reason
 from hekla.engine.resources import EPSILON, Floats, ordered
 from hekla.engine.rounds import Rounds
 from hekla.engine.steps import Candidates, Steps
+from hekla.engine.tasks import NOWHERE
 
 if TYPE_CHECKING:
     from hekla.engine.podclass import PodClass
@@ -226,24 +227,28 @@ class Pipeline:
         return Scorer(self.scores, session, task, rows).at(NodeView(session.state.nodes, rows), slice(None))
 
     def best(self, session: Session, task: Task, rows: Rows) -> int:
-        """The best of the candidates; ties go to the policy's order of nodes."""
+        """The best of the candidates; ties go to the policy's order of nodes.  NOWHERE: they could not be scored."""
         if len(rows) == 1:
             return int(rows[0])
         return self.best_by(session, rows, self.total(session, task, rows))
 
     def best_by(self, session: Session, rows: Rows, total: Floats) -> int:
-        """The candidate with the highest total; ties go to the policy's order of nodes."""
+        """The candidate with the highest total; ties go to the policy's order of nodes.  NOWHERE: they could not be scored."""
+        best = int(np.argmax(total))
+        if total[best] == -np.inf:
+            return NOWHERE
         rank = session.rank(rows)
         if rank is None:
-            return int(rows[int(np.argmax(total))])
+            return int(rows[best])
         tied = np.flatnonzero(total == total.max())
         return int(rows[tied[int(np.argmin(rank[tied]))]])
 
     def ranked(self, session: Session, task: Task, rows: Rows) -> Rows:
-        """The candidates, best first."""
+        """The candidates, best first; nobody where they could not be scored."""
         if len(rows) < 2:
             return rows
-        return rows[np.argsort(-self.total(session, task, rows), kind="stable")]
+        total = self.total(session, task, rows)
+        return rows[np.argsort(-total, kind="stable")] if total.max() > -np.inf else _NONE
 
     def preferred(self, session: Session, rows: Rows) -> Rows:
         """The candidates inside this scheduler's shard, if there are any; all of them without shards."""

@@ -12,7 +12,10 @@ from hekla.engine.tasks import PREEMPTABLE, Job, Status, Task, is_allocated
 if TYPE_CHECKING:
     from hekla.engine.nodes import NodeTable
 
-__all__ = ["PREEMPTABLE", "FitErrors", "Reason", "job_text", "scheduling_reason"]
+__all__ = ["PREEMPTABLE", "UNSCORED", "FitErrors", "Reason", "job_text", "scheduling_reason"]
+
+
+UNSCORED = "no node was chosen, because a plugin whose scores are needed could not give them"
 
 
 @dataclass(slots=True)

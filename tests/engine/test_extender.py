@@ -116,3 +116,36 @@ def test_recorded_mentions() -> None:
             pods = PodClasses(ResourceSpace(), TermTable()).intern("default", {}, {}, {"containers": containers})
             plugin = Extender(ExtenderArguments(managed=given["managedResources"]), {})
             assert plugin.interested(pods) == case["expect"]["expected"], case["name"]
+
+
+@pytest.mark.parametrize("answer", [OSError("connection refused"), {"nodeScore": None}, {"nodeScore": {"n1": 1.0}, "errorMessage": "no"}])
+@pytest.mark.parametrize("cpu", [1, None])
+def test_without_its_scores_no_node_is_chosen(answer: Any, cpu: int | None) -> None:
+    here, _ = world({"prioritize": answer}, prioritizeVerb="prioritize")
+    here.job("a", cpu=cpu)
+    assert here.run("allocate, backfill").binds == []
+    assert "could not give them" in here.state.jobs["default/a"].fit_errors["default/a-task-0"].text
+
+
+def test_where_nobody_else_will_do_its_scores_are_not_needed() -> None:
+    here, asked = world({"prioritize": OSError("connection refused")}, prioritizeVerb="prioritize")
+    here.nodes("n3", cpu=8)
+    here.job("a", cpu=8)
+    assert here.run().nodes_of("a") == {"n3"}
+    assert asked == []
+
+
+def test_silence_about_scores_may_be_ignored() -> None:
+    here, _ = world({"prioritize": OSError("connection refused")}, prioritizeVerb="prioritize", ignorable=True)
+    here.job("a", cpu=1)
+    assert len(here.run().binds) == 1
+
+
+def test_nobody_is_evicted_on_nodes_that_it_could_not_score() -> None:
+    here, _ = world({"prioritize": OSError("connection refused")}, prioritizeVerb="prioritize")
+    here.priority_class("high", 10)
+    here.job("low", pods=2, min_available=0, cpu=4, on=["n1", "n2"])
+    here.job("high", cpu=4, priority="high")
+    decisions = here.run("preempt")
+    assert decisions.evictions == []
+    assert decisions.pipelined == []

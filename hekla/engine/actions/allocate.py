@@ -19,10 +19,10 @@ from hekla.engine.heap import Heap, Line
 from hekla.engine.hypernodes import ROOT as CLUSTER
 from hekla.engine.nodes import Bools
 from hekla.engine.queues import Queue
-from hekla.engine.reasons import FitErrors, Reason
+from hekla.engine.reasons import UNSCORED, FitErrors, Reason
 from hekla.engine.refused import Refused
 from hekla.engine.statement import Operation, Placed, Statement
-from hekla.engine.tasks import QUEUE_GATE, Job, Status, SubJob, Task
+from hekla.engine.tasks import NOWHERE, QUEUE_GATE, Job, Status, SubJob, Task
 
 if TYPE_CHECKING:
     from hekla.engine.podclass import LabelSet
@@ -517,6 +517,8 @@ def place(
         else:
             chosen = np.array([steps.choose(pipeline.preferred(session, rows), pipelining)])
         session.step("")
+        if len(chosen) and chosen[0] == NOWHERE:
+            return done, FitErrors(len(rows), base=UNSCORED), False
         batch = tasks[at + done : at + done + len(chosen)]
         statement.place(batch, chosen, Status.PIPELINED if pipelining else Status.ALLOCATED)
         done += len(chosen)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hekla.engine.heap import Heap
-from hekla.engine.reasons import FitErrors, Reason
-from hekla.engine.tasks import Job, Status, Task
+from hekla.engine.reasons import UNSCORED, FitErrors, Reason
+from hekla.engine.tasks import NOWHERE, Job, Status, Task
 
 if TYPE_CHECKING:
     from hekla.engine.session import Session
@@ -35,7 +35,11 @@ class Backfill:
             if not len(rows):
                 job.fit_errors[task.key] = pipeline.explain(session, task, room=False)
                 continue
-            session.allocate_now(task, pipeline.best(session, task, pipeline.preferred(session, rows)))
+            best = pipeline.best(session, task, pipeline.preferred(session, rows))
+            if best == NOWHERE:
+                job.fit_errors[task.key] = FitErrors(len(rows), base=UNSCORED)
+            else:
+                session.allocate_now(task, best)
 
 
 def pick(session: Session) -> list[Task]:

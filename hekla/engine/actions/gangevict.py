@@ -20,7 +20,7 @@ from hekla.engine.refused import Refused
 from hekla.engine.resources import PODS, Amounts, add, empty
 from hekla.engine.spared import Search
 from hekla.engine.statement import Statement
-from hekla.engine.tasks import PREEMPTABLE, Job, Status, SubJob, Task
+from hekla.engine.tasks import NOWHERE, PREEMPTABLE, Job, Status, SubJob, Task
 
 if TYPE_CHECKING:
     from hekla.engine.session import Session
@@ -223,7 +223,7 @@ def _promise(session: Session, job: Job, sub_job: SubJob, tasks: list[Task], dom
     scope = session.nodes_of_domain(domain)
     trial, refused = session.statement(), Refused(session, evicting=True)
     for at, task in enumerate(tasks, 1):
-        found = None
+        found = NOWHERE
         if session.allocatable(queue, task) and not session.prefilter(task):
             errors = job.fit_errors.get(task.key)
             within = refused.left(task, scope)
@@ -235,7 +235,7 @@ def _promise(session: Session, job: Job, sub_job: SubJob, tasks: list[Task], dom
                 rows = _being_left(session, task, within)
             if len(rows):
                 found = pipeline.best(session, task, pipeline.preferred(session, rows))
-        if found is None:
+        if found == NOWHERE:
             trial.rollback()
             return None
         trial.pipeline(task, found, True)

@@ -163,8 +163,9 @@ class _Preemption:
         if task.role and len(job.tasks) > 1:
             room = room[self._asked(task)[room]]
         for rows in session.shard_groups(room):
-            if len(rows):
-                statement.pipeline(task, int(session.hooks.pipeline.ranked(session, task, rows)[0]))
+            ranked = session.hooks.pipeline.ranked(session, task, rows)
+            if len(ranked):
+                statement.pipeline(task, int(ranked[0]))
                 return True
         return False
 

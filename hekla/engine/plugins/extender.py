@@ -174,11 +174,11 @@ class Extender(Plugin):
             reply = self._ask(self.arguments.prioritize, body)
         except NoAnswer as error:
             self.session.decisions.problems.append(f"extender {self.arguments.prioritize}: {error}")
-            return None
+            return None if self.arguments.ignorable else np.full(len(rows), -np.inf)
         scores = reply.get("nodeScore")
         if reply.get("errorMessage") or not isinstance(scores, Mapping):
             self.session.decisions.problems.append(f"extender {self.arguments.prioritize}: {reply.get('errorMessage')}")
-            return None
+            return np.full(len(rows), -np.inf)
         return np.array([float(scores.get(table.names[row], 0.0)) for row in rows])
 
     # ------------------------------------------------------------------------------------------------- victims
