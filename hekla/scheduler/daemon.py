@@ -121,7 +121,8 @@ class Scheduler:
         self.policy = policy
         self.recorder = recorder
         self.period = period
-        self.feed = Feed(client, state, selector, device_map(policy.policy), batch=batch, ring=ring, taint_rules=taint_rules)
+        self.feed = Feed(client, state, selector, device_map(policy.policy), batch=batch, ring=ring, taint_rules=taint_rules,
+                         whole=tape is not None)  # fmt: skip
         ask = ExtenderClient()
         state.ask_extender = ask if tape is None else RecordedExtender(tape, ask)
         self.load = LoadCollector(client, state, lambda: policy.policy.metrics, self.feed.changed.set)

@@ -19,6 +19,7 @@ from hekla.engine.state import State
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
 from hekla.kube.objects import version_of
+from hekla.scheduler import excerpts
 from hekla.scheduler.devices import DEFAULT_MAP
 from hekla.scheduler.metrics import WATCHED
 from hekla.scheduler.ring import Ring
@@ -143,8 +144,9 @@ class Feed:
 
     def __init__(
         self, client: Client, state: State, selector: NodeSelector = EVERY_NODE, device_map: tuple[str, str] = DEFAULT_MAP,
-        *, batch: bool = True, ring: Ring | None = None, taint_rules: bool = False,
+        *, batch: bool = True, ring: Ring | None = None, taint_rules: bool = False, whole: bool = False,
     ) -> None:  # fmt: skip
+        """`whole`: objects are read with all that they say, as a recording keeps them."""
         self.state = state
         self.changed = asyncio.Event()
         self.caches: list[Cache[Tree]] = []
@@ -155,7 +157,8 @@ class Feed:
         """Which objects these are."""
         for source in sources(state, selector, device_map, batch, ring, taint_rules):
             fields = f"metadata.name={source.name}" if source.name else ""
-            cache = Cache(client, source.kind.untyped, namespace=source.namespace, fields=fields)
+            kind = excerpts.POD if source.kind is core.POD and not whole else source.kind.untyped
+            cache = Cache(client, kind, namespace=source.namespace, fields=fields)
             cache.on_change(self.listener(source))
             self.caches.append(cache)
             if source.needed:
