@@ -281,6 +281,17 @@ def stated_by(meta: Tree, spec: Tree) -> bytes:
         return b""
 
 
+def pod_stated_by(meta: Tree, spec: Tree) -> bytes:
+    """A digest of what a pod says but for where it is and how far it has come; empty where it cannot be taken, which equals nothing.
+
+    `spec` as `resized` gives it.
+    """
+    try:
+        return blake2b(_PACK.encode(([meta.get(name) for name in _STATED], {**spec, "nodeName": None})), digest_size=16).digest()
+    except (AttributeError, TypeError, ValueError, OverflowError):
+        return b""
+
+
 def short_hash(text: str) -> str:
     """32 bits of FNV-1a, written with letters that a name may have."""
     value = 2166136261

@@ -35,6 +35,7 @@ from hekla.engine.reading import (
     number,
     optional_amounts,
     pod_index,
+    pod_stated_by,
     policy_of,
     priority_of,
     resized,
@@ -167,6 +168,8 @@ class State:
             return
         if old is not None and old.uid == meta.get("uid", "") and not node and is_allocated(old.status):
             return  # Our bind is on its way; the pod without a node is the past.
+        if old is not None and node and self._comes_on(old, node, meta, spec, tree.get("status") or {}):
+            return
         task = self.read_task(tree)
         if old is not None and old.uid == task.uid and old.status is Status.RELEASING and is_allocated(task.status):
             task.status = Status.RELEASING  # Our eviction is on its way.
@@ -193,7 +196,8 @@ class State:
         meta, spec, status = tree.get("metadata") or {}, tree.get("spec") or {}, tree.get("status") or {}
         namespace, name = meta.get("namespace", ""), meta.get("name", "")
         labels, annotations = texts(meta, "labels"), texts(meta, "annotations")
-        pods = self.classes.intern(namespace, labels, annotations, resized(spec, status))
+        stays = resized(spec, status)
+        pods = self.classes.intern(namespace, labels, annotations, stays)
         if self.terms.new:
             self._count_new_terms()
         task = Task(key_of(tree), namespace, name, meta.get("uid", ""), pods, self.terms.label_set(namespace, labels, owner_of(meta)))
@@ -220,6 +224,7 @@ class State:
         )
         task.scheduled = scheduled_at(status)
         task.condition = condition_of(status)
+        task.stated = pod_stated_by(meta, stays)
         return task
 
     def _join(self, task: Task, meta: Tree, scheduler: str) -> None:
@@ -233,41 +238,67 @@ class State:
         job.add_task(task)
         self.touch(job)
 
+    def _comes_on(self, old: Task, node: str, meta: Tree, spec: Tree, status: Tree) -> bool:
+        """As `_goes_on` for a pod of which nothing but its status has changed since it was read: the rest is not read again."""
+        was = old.status
+        if (
+            was not in HOLDS
+            or not old.stated
+            or self.nodes.rows.get(node) != old.row
+            or meta.get("deletionTimestamp")
+            or old.pods.claims
+            or old.pods.extended
+            or not _has_a_plain_place(old)
+        ):
+            return False
+        reached = status_of(status.get("phase", ""), False, node)
+        if reached not in HOLDS or pod_stated_by(meta, resized(spec, status)) != old.stated:
+            return False
+        start, scheduled = instant(status.get("startTime", "") or ""), scheduled_at(status)
+        old.nominated, old.start, old.scheduled = status.get("nominatedNodeName", ""), start, scheduled
+        old.status, old.last, old.evicted_for, old.allocated_domain = reached, None, False, ""
+        self.version += 1
+        self._renew(old, was)
+        return True
+
     def _goes_on(self, old: Task, task: Task, meta: Tree) -> bool:
         """Puts a pod in its own place where it is no other to its node and its job than it was, but for how far it has come.
 
         Most of what comes of a pod is that: it is bound where it was to be bound, and then it runs.
         """
-        job = old.job
         if (
-            job is None
-            or not job.has_group
-            or old.status not in HOLDS
+            old.status not in HOLDS
             or task.status not in HOLDS
-            or old.terminating
             or task.terminating
             or old.pods is not task.pods
             or old.labels is not task.labels
             or old.role != task.role
-            or old.gated
             or task.gated
-            or job.policies
-            or job.shadow
-            or (meta.get("annotations") or {}).get(GROUP_NAME) != job.name
+            or not _has_a_plain_place(old)
+            or (meta.get("annotations") or {}).get(GROUP_NAME) != old.job.name  # type: ignore[union-attr]  # its place is in a job
         ):
             return False
-        key, row = task.key, old.row
-        task.row, task.job, task.subjob = row, job, old.subjob
+        task.row, task.job, task.subjob = old.row, old.job, old.subjob
+        self._renew(task, old.status)
+        return True
+
+    def _renew(self, task: Task, was: Status) -> None:
+        """Another reading of a pod that goes on takes the place of the one before, which had this status."""
+        job, key = task.job, task.key
+        assert job is not None
         self.tasks[key] = task
-        self.nodes.renew(task, row)
+        self.nodes.renew(task, task.row)
         del job.tasks[key]  # It goes last, as whatever comes does.
         job.tasks[key] = task
-        job.counts.replace(old, task)
+        job.counts.replace(task, was)
         job.fit_errors.pop(key, None)
-        self.touch(job)
+        if job.contribution is None:
+            self.touch(job)
+        else:  # what it adds to its queue is what it added
+            self.unreported[job.key] = job
+            job.rests_until = -math.inf
         if self.back_off.waits:
             self.back_off.succeeded(job.key)
-        return True
 
     def _lone_job(self, task: Task) -> Job:
         job = self._job(task.key)
@@ -674,3 +705,9 @@ class State:
             upsert(tree)
         except (AttributeError, TypeError, ValueError, KeyError, OverflowError) as error:
             self.rejected[(kind, key)] = str(error)
+
+
+def _has_a_plain_place(task: Task) -> bool:
+    """Whether a pod on a node, in a job, may be renewed where it is: nothing but its status says where it belongs."""
+    job = task.job
+    return not (job is None or not job.has_group or job.policies or job.shadow or task.terminating or task.gated)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from hekla.engine.queues import Contribution, Queue
 from hekla.engine.resources import Amounts, Request, add
-from hekla.engine.tasks import Job, Status
+from hekla.engine.tasks import Job, Status, is_allocated
 
 _NOTHING: Amounts = {}
 """What a contribution has none of; shared, so nobody may change it."""
@@ -18,14 +18,16 @@ _NO_PART = Contribution("", _NOTHING, _NOTHING, _NOTHING, _NOTHING, _NOTHING)
 
 
 class _Alike(NamedTuple):
-    """All that a job of one pod, which does not run yet, is asked for, and what comes of it."""
+    """What jobs of one key add that have this minimum and hold this much."""
 
-    phase: str
-    request: Request
-    waits: bool
     minimum: Amounts | None
     allocated: Amounts
     contribution: Contribution
+
+
+_Key = tuple[str, str, Request | None, bool, bool]
+"""Queue, phase, and of the only pod what it asks for (None without a pod), whether it waits, and whether what holds a place is enough."""
+MOST_ALIKE = 1024
 
 
 class Sums:
@@ -38,24 +40,12 @@ class Sums:
         """By identity: from what to what (a Contribution or None), and how often; not counted yet."""
         self._last: list[Any] = [None, None, 0]
         """The entry of `changes` that the last change came to: the next is most often such another."""
-        self.alike: dict[str, _Alike] = {}
-        """Queue -> the last job of one pod that was looked at."""
+        self.alike: dict[_Key, _Alike] = {}
+        """Of each kind of jobs of one pod, or of none yet, the last that was worked out."""
 
     def look(self, job: Job) -> None:
         """Work out what the job adds from now on; `count` brings it into the sums."""
-        known = self.alike.get(job.queue)
-        if known is None or known.phase != job.phase or len(job.tasks) != 1:
-            new = self._contribution(job)
-        else:
-            (task,) = job.tasks.values()
-            same = (
-                known.request is task.pods.request
-                and known.waits is (task.status is Status.PENDING)
-                and not task.gated
-                and known.minimum == job.min_resources
-                and known.allocated == job.allocated
-            )
-            new = known.contribution if same else self._contribution(job)
+        new = self._contribution(job)
         if job.contribution is not new:
             self.change(job, new)
 
@@ -105,15 +95,24 @@ class Sums:
         _exchange(queue.inqueue, old.inqueue, new.inqueue, times)
 
     def _contribution(self, job: Job) -> Contribution:
-        if len(job.tasks) != 1 or job.phase == "Running":
+        """That of another job where they are alike in all that `contribution` asks."""
+        tasks = job.tasks
+        if not tasks:
+            key: _Key = job.queue, job.phase, None, False, job.min_available <= 0
+        elif len(tasks) > 1:
             return contribution(job)
-        (task,) = job.tasks.values()
-        if task.gated:
-            return contribution(job)
-        request, waits = task.pods.request, task.status is Status.PENDING
-        found = contribution(job)
-        self.alike[job.queue] = _Alike(job.phase, request, waits, job.min_resources, dict(job.allocated), found)
-        return found
+        else:
+            (task,) = tasks.values()
+            if task.gated:
+                return contribution(job)
+            status = task.status
+            key = job.queue, job.phase, task.pods.request, status is Status.PENDING, is_allocated(status) >= job.min_available
+        known = self.alike.get(key)
+        if known is None or known.minimum != job.min_resources or known.allocated != job.allocated:
+            if len(self.alike) >= MOST_ALIKE:
+                self.alike.clear()
+            known = self.alike[key] = _Alike(job.min_resources, dict(job.allocated), contribution(job))
+        return known.contribution
 
 
 def contribution(job: Job) -> Contribution:

@@ -87,6 +87,7 @@ class Task:
         "row",
         "scheduled",
         "start",
+        "stated",
         "status",
         "subjob",
         "terminating",
@@ -133,6 +134,8 @@ class Task:
         """The domain that its sub-job had taken when this task was looked at."""
         self.disrupted = False
         """Terminating because this scheduler preempted it."""
+        self.stated = b""
+        """Digest of what the pod says but for where it is and how far it has come; empty where nothing is known of it."""
         self.pod_priority = 0
         """As the pod's spec says it, 0 without: what nodes are compared by when their victims are weighed."""
 
@@ -196,13 +199,13 @@ class Counts:
             self.ready += change
             self.ready_of[role] = self.ready_of.get(role, 0) + change
 
-    def replace(self, old: Task, task: Task) -> None:
-        """Another reading of a pod takes the place of the last, of another of the statuses HOLDS or of the same."""
-        del self.statuses[old.status][old.key]
+    def replace(self, task: Task, old: Status) -> None:
+        """Another reading of a pod takes the place of the last, which had another of the statuses HOLDS or the same."""
+        del self.statuses[old][task.key]
         self.statuses[task.status][task.key] = task
-        if old.status is not task.status:
+        if old is not task.status:
             counts = self.roles[task.role]
-            counts[old.status] -= 1
+            counts[old] -= 1
             counts[task.status] = counts.get(task.status, 0) + 1
 
     def _count(self, task: Task, status: Status, by: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from typing import Any
 
@@ -13,14 +14,17 @@ from hypothesis import strategies as st
 from hekla.api.names import EXPLANATION
 from hekla.engine import state as engine_state
 from hekla.engine.session import Session
-from hekla.engine.tasks import Job
+from hekla.engine.tasks import Job, Status, Task
 from hekla.engine.world import World, policy
+from tests.engine.nasty import OBJECTS
+from tests.engine.test_nasty import VALUE, places, spoiled
 from tests.engine.test_singles import POLICIES, queues, step, tables
 
 
 def looks_at_all(patch: pytest.MonkeyPatch) -> None:
     """From here on every echo is a change, no job rests, and a pod that goes on leaves its place and comes again."""
     patch.setattr(engine_state.State, "_goes_on", lambda *_: False)
+    patch.setattr(engine_state.State, "_comes_on", lambda *_: False)
     patch.setattr(engine_state, "says_as_sent", lambda status, job: False)
     patch.setattr(Session, "rests", lambda self, job: False)
 
@@ -67,6 +71,76 @@ def test_cycles_that_let_jobs_rest_decide_what_those_do_that_look_at_all(name: s
             job.conditions = without_cycle(job.conditions)
         world.state.active = dict(sorted(world.state.active.items()))
     assert tables(worlds[0]) == tables(worlds[1])
+
+
+def of_pods(state: engine_state.State) -> list[Any]:
+    """All that the state has of its pods, in its order."""
+    found: list[Any] = []
+    for task in state.tasks.values():
+        own = {name: getattr(task, name) for name in Task.__slots__ if name not in ("job", "subjob", "pods", "labels", "stated")}
+        found.append((own, task.pods.number, task.labels.labels, task.job and task.job.key, task.subjob and task.subjob.uid))
+    for job in state.jobs.values():
+        found.append((job.key, list(job.tasks), {status: list(some) for status, some in job.counts.statuses.items()}, job.counts.roles))
+    nodes = state.nodes
+    columns = [getattr(nodes, name).tolist() for name in ("used", "releasing", "requested", "nonzero", "pods")]
+    return [*found, columns, [list(held) for held in nodes.tasks], state.rejected, list(state.unreported), state.version]
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_a_pod_of_which_the_status_alone_changed_is_what_it_would_be_read_as(data: st.DataObject) -> None:
+    tree = copy.deepcopy(OBJECTS["Pod"])
+    del tree["spec"]["schedulingGates"]
+    tree["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimTemplateName": "t"}]
+    if data.draw(st.integers(0, 3)):
+        del tree["spec"]["resourceClaims"]
+    if data.draw(st.integers(0, 3)):
+        tree["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2"}}
+    states = engine_state.State(), engine_state.State()
+    tree["spec"]["nodeName"] = "n1"
+    steps = [spoiled(tree, ("spec", "nodeName"), ""), tree]
+    for _ in range(data.draw(st.integers(1, 4))):
+        if data.draw(st.booleans()):
+            tree = copy.deepcopy(tree)
+            tree["status"] |= {
+                "phase": data.draw(st.sampled_from(["Pending", "Running", "Running", "Succeeded"])),
+                "startTime": data.draw(st.sampled_from([None, "2026-01-01T00:00:07Z"])),
+                "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:08Z"}],
+                "nominatedNodeName": data.draw(st.sampled_from(["", "n1", "n2"])),
+                "resourceClaimStatuses": data.draw(st.sampled_from([[], [{"name": "c", "resourceClaimName": "made"}]])),
+            }
+            steps.append(tree)
+        else:
+            at = data.draw(st.sampled_from([place for place in places(tree) if place]))
+            changed = [
+                spoiled(tree, at, data.draw(VALUE)),
+                spoiled(tree, ("metadata", "deletionTimestamp"), "2026-01-01T00:00:09Z"),
+                spoiled(tree, ("spec", "nodeName"), "n2"),
+            ]
+            steps += [changed[max(0, data.draw(st.integers(-3, 2)))], *data.draw(st.sampled_from([[], [tree]]))]
+    for thorough, state in zip((True, False), states):
+        with pytest.MonkeyPatch.context() as patch:
+            if thorough:
+                patch.setattr(engine_state.State, "_comes_on", lambda *_: False)
+            state.upsert_node({"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "9", "pods": "9"}}})
+            state.upsert_pod_group({"metadata": {"name": "pg", "namespace": "default"}, "spec": {"minMember": 1}})
+            for one in steps:
+                state.upsert_pod(copy.deepcopy(one))
+    assert repr(of_pods(states[0])) == repr(of_pods(states[1]))
+
+
+def test_what_a_pod_said_before_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(policy())
+    world.nodes("n1")
+    world.job("train", cpu=1)
+    world.run()
+    monkeypatch.setattr(engine_state.State, "read_task", None)
+    world.settle()
+    (tree,) = world.pods.values()
+    tree["status"]["phase"] = "Running"
+    world.state.upsert_pod(tree)
+    assert not world.state.rejected
+    assert [task.status for task in world.state.tasks.values()] == [Status.RUNNING]
 
 
 def one_that_runs() -> World:

@@ -50,8 +50,8 @@ def test_sums_are_what_all_jobs_add(seed: int, length: int) -> None:
         if kind < 3:
             for at in range(draw.choice([1, 6])):
                 world.job(
-                    f"job{number}-{at}", pods=draw.choice([1, 1, 1, 2]), min_available=draw.choice([0, 1]), cpu=draw.choice([1, 1, 2]),
-                    queue=draw.choice(["left", "right"]), phase=draw.choice(["Pending", "Inqueue", "Running"]),
+                    f"job{number}-{at}", pods=draw.choice([0, 1, 1, 1, 2]), min_available=draw.choice([0, 1, 2]),
+                    cpu=draw.choice([1, 1, 2]), queue=draw.choice(["left", "right"]), phase=draw.choice(["Pending", "Inqueue", "Running"]),
                     min_resources=draw.choice([None, {"cpu": 1}, {"cpu": 2, "nvidia.com/gpu": 1}]), on=draw.choice([[], [], ["n1"]]),
                     spec=draw.choice([{}, {}, {}, {"schedulingGates": [{"name": "later"}]}]),
                 )  # fmt: skip
