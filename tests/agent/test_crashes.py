@@ -47,7 +47,7 @@ async def test_killed_again_and_again_no_container_runs_twice(tmp_path: Path, fl
             live.agent.kill()
             live.agent.start()
         for number in range(PODS):
-            pod = await live.phase(f"w{number}", "Failed" if number % 3 else "Succeeded", 30)
+            pod = await live.phase(f"w{number}", "Failed" if number % 3 else "Succeeded")
             assert container(pod)["state"]["terminated"]["exitCode"] == number % 3
             assert container(pod)["restartCount"] == 0
             out = [f"{number}-{line}" for line in range(LINES)]
@@ -103,20 +103,20 @@ async def test_what_ended_while_no_agent_ran_is_found(tmp_path: Path) -> None:
 
 async def test_a_grace_goes_on_where_the_killed_agent_left_it(tmp_path: Path) -> None:
     async with cluster(tmp_path) as live:
-        await live.create("deaf", "sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.2; done", terminationGracePeriodSeconds=6)
+        await live.create("deaf", "sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.2; done", terminationGracePeriodSeconds=16)
         await live.log_has("deaf", "up")
         began = time.monotonic()
         await live.client.delete(POD, "deaf", "default")
-        await asyncio.sleep(2.0)
+        await asyncio.sleep(1.0)
         live.agent.kill()
-        await asyncio.sleep(2.0)
+        await asyncio.sleep(11.0)  # of the grace little is left, and much of it would begin anew
         live.agent.start()
         while live.agent.log.read_text().count("ready: ") < 2:  # however long a busy machine takes for that
             await asyncio.sleep(0.05)
         ready = time.monotonic()
         await live.gone("deaf")
-        assert time.monotonic() - began > 5.5, "not all of its 6 s were left to it"
-        assert time.monotonic() - ready < 6.0, "its 6 s began anew"
+        assert time.monotonic() - began > 15.5, "not all of its 16 s were left to it"
+        assert time.monotonic() - ready < 16.0, "its 16 s began anew"
 
 
 async def test_probes_go_on_where_the_killed_agent_left_them(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ async def test_probes_go_on_where_the_killed_agent_left_them(tmp_path: Path) -> 
         await live.create("after", "true")
         until = await live.phase("after", "Succeeded")
         fit.unlink()
-        changes = live.client.watch(POD, "default", resource_version=version(before), fields="metadata.name=asked", timeout=20)
+        changes = live.client.watch(POD, "default", resource_version=version(before), fields="metadata.name=asked", timeout=int(PATIENCE))
         unready = await anext(change.object async for change in changes if condition(change.object, "Ready").get("status") == "False")
         assert int(version(unready)) > int(version(until)), f"unready before it said so: {unready['status']}"
         alive.unlink()

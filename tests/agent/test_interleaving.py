@@ -83,12 +83,12 @@ async def test_who_follows_sees_what_the_notes_saw(tmp_path: Path) -> None:
     for number in range(1, 7):
         with (slot if number % 2 else slot.errors).log.open("ab") as file:
             file.write(b"line %d\n" % number)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(seen) < 7 * number:
                 await asyncio.sleep(0.01)
     alive = False
     clock.leave(slot)
-    await asyncio.wait_for(reader, 20)
+    await asyncio.wait_for(reader, 60)
     clock.close()
     assert seen.decode() == await text(slot) == lines(1, 2, 3, 4, 5, 6)
 

@@ -228,7 +228,7 @@ async def test_networks_outlive_the_agent_and_are_laid_anew_when_their_keeper_di
     live.agent.kill()
     live.agent.start()
     writer.write(b"GET / HTTP/1.0\r\n\r\n")  # the connection of before
-    assert (await asyncio.wait_for(reader.read(), 10)).endswith(b"still here")
+    assert (await asyncio.wait_for(reader.read(), PATIENCE)).endswith(b"still here")
     writer.close()
     assert await get(live, "after-agent", f"http://{address}/") == "still here"
     with connect(live.agent.root) as connection:

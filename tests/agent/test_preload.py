@@ -34,7 +34,7 @@ class Pod:
         self.environment = preload.variables(known, library, address, hostname)
 
     def says(self, *command: str) -> str:
-        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=30)
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=60)
         return done.stdout.strip() or done.stderr.strip().splitlines()[-1]
 
     @contextmanager

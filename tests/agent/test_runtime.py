@@ -56,7 +56,7 @@ class Ends:
 
     async def of(self, instance: Instance) -> int:
         if instance.exit is None:
-            await asyncio.wait_for(self.told.wait(), 20)
+            await asyncio.wait_for(self.told.wait(), 60)
         assert instance.exit is not None
         return instance.exit.code
 

@@ -97,7 +97,7 @@ def test_deletions_last_and_numbers_are_used_again(tmp_path: Path) -> None:
 
 def refused(*arguments: str) -> str:
     """What a server that cannot start says."""
-    done = subprocess.run([sys.executable, "-m", "hekla", "apiserver", *arguments], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-m", "hekla", "apiserver", *arguments], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1, done
     assert "Traceback" not in done.stderr
     return done.stderr

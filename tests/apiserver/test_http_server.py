@@ -139,7 +139,7 @@ async def test_a_stream_ends_with_its_reader(listen: Listen) -> None:
     client.writer.write(b"GET / HTTP/1.1\r\n\r\n")
     await client.reader.readuntil(b"\r\n\r\n")
     client.writer.close()
-    assert await asyncio.wait_for(ended, 20)
+    assert await asyncio.wait_for(ended, 60)
 
 
 async def test_a_broken_stream_is_seen_to_be_broken(listen: Listen) -> None:
@@ -194,4 +194,4 @@ async def test_a_write_goes_on_when_its_client_goes_away(listen: Listen) -> None
     client.writer.write(b"POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
     await client.writer.drain()
     client.writer.close()
-    assert await asyncio.wait_for(finished, 20)
+    assert await asyncio.wait_for(finished, 60)

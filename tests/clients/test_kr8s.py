@@ -27,7 +27,7 @@ async def test_the_tutorial(kubeconfig: Path, ns: Namespace, sleeper: str) -> No
     assert [found.name async for found in api.get("configmaps", namespace=ns.name, label_selector="a=b")] == ["one"]
     await one.delete()
     pod = await Pod.get(sleeper, namespace=ns.name, api=api)
-    await pod.wait("condition=Ready", timeout=10)
+    await pod.wait("condition=Ready", timeout=60)
     assert await pod.ready()
     assert [line async for line in pod.logs(tail_lines=1)] == ["up"]
 

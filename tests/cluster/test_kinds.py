@@ -178,7 +178,7 @@ def test_item_100_limit_ranges(api: Api, new_ns: Any) -> None:
     ns = new_ns()
     limit = {"type": "Container", "default": {"cpu": "500m"}, "defaultRequest": {"cpu": "100m"}, "max": {"cpu": "1"}}
     api.create(ns.path("limitranges"), {"metadata": {"name": "l"}, "spec": {"limits": [limit]}})
-    made = eventually(lambda: _limited(api, ns), 5)
+    made = eventually(lambda: _limited(api, ns))
     assert made["spec"]["containers"][0]["resources"] == {"limits": {"cpu": "500m"}, "requests": {"cpu": "100m"}}
     greedy = objects.pod("greedy", containers=[objects.container("true", resources={"limits": {"cpu": "2"}})])
     answer = api.post(ns.path("pods"), greedy)

@@ -142,7 +142,7 @@ def test_wait_for_deletion(user: User, api: Api, ns: Namespace) -> None:
     user("delete", "configmap", "leaving", "--wait=false")
     waiting = user.kubectl.start("-n", ns.name, "wait", "--for=delete", "configmap/leaving", "--timeout=60s")
     api.patch(ns.path("configmaps", "leaving"), {"metadata": {"finalizers": None}})
-    assert waiting.wait(20) == 0
+    assert waiting.wait(PATIENCE) == 0
 
 
 def test_api_resources(kubectl: Kubectl) -> None:

@@ -183,8 +183,8 @@ def test_item_139_a_terminal_and_its_size(room: Room) -> None:
         os.kill(shown.process.pid, 28)  # SIGWINCH, which a terminal would send
         shown.type("while [ \"$(stty size)\" != '40 120' ]; do sleep 0.1; done; echo gro''wn\n")
         shown.shows("grown")
-        shown.type("sleep 100\n")
-        time.sleep(0.3)
+        shown.type("sh -c 'echo asl\"\"eep; exec sleep 100'\n")
+        shown.shows("asleep")  # and is what the terminal interrupts
         shown.type("\x03echo inter''rupted\n")
         shown.shows("interrupted")
         shown.type("exit 5\n")

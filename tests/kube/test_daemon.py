@@ -78,7 +78,7 @@ def get(port: int, path: str) -> tuple[int, str]:
 )
 def test_ends_at_once(tmp_path: Path, flags: list[str], code: int, output: str) -> None:
     with started(tmp_path, *flags) as process:
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
         assert process.returncode == code
         assert output in err
         if code == 0:
@@ -117,12 +117,12 @@ def test_it_runs_answers_and_stops_on_a_signal(tmp_path: Path, shared_apiserver:
         assert b'"leaseDurationSeconds":15' in lease
 
         with started(tmp_path, *flags[:1], *flags[1:3]) as second:
-            _, error = second.communicate(timeout=20)
+            _, error = second.communicate(timeout=60)
             assert second.returncode == 1
             assert f"--listen-address 127.0.0.1:{metrics}: Address already in use" in error
 
         process.send_signal(signal.SIGTERM)
-        out, error = process.communicate(timeout=20)
+        out, error = process.communicate(timeout=60)
         assert process.returncode == 0
         assert out == "cleaned up\n"
         assert "tester has stopped (SIGTERM)" in error
@@ -134,7 +134,7 @@ def test_it_runs_answers_and_stops_on_a_signal(tmp_path: Path, shared_apiserver:
 def test_how_it_ends(tmp_path: Path, shared_apiserver: ApiServerProcess, end: str, code: int, words: str) -> None:
     flags = (f"--kubeconfig={shared_apiserver.internal_kubeconfig}", "--leader-elect=false", f"--end={end}")
     with started(tmp_path, *flags) as process:
-        _, error = process.communicate(timeout=20)
+        _, error = process.communicate(timeout=60)
         assert process.returncode == code
         assert words in error
 

@@ -46,7 +46,7 @@ async def _clear(client: Client) -> None:
     async def empty() -> bool:
         return not (await client.list(RESOURCE_CLAIM.untyped, "default")).items
 
-    await eventually(empty, 20)
+    await eventually(empty)
     for kind in (RESOURCE_SLICE, DEVICE_CLASS):
         for one in (await client.list(kind.untyped)).items:
             await client.delete(kind, one["metadata"]["name"])
@@ -100,7 +100,7 @@ async def running(client: Client, name: str) -> dict[str, Any]:
         found = await client.get(core.POD.untyped, name, "default")
         return found if found["status"].get("phase") == "Running" else None
 
-    found: dict[str, Any] = await eventually(look, 30)
+    found: dict[str, Any] = await eventually(look)
     return found
 
 
@@ -125,9 +125,9 @@ async def test_a_template_makes_a_claim_that_is_allocated_and_given_back(client)
     async def refused() -> bool:
         return "cannot allocate all claims" in await message_of(client, "next")
 
-    await eventually(refused, 20)
+    await eventually(refused)
     await client.delete(core.POD, "train", "default", grace=0)
-    await eventually(lambda: is_gone(client, RESOURCE_CLAIM, name, "default"), 20)
+    await eventually(lambda: is_gone(client, RESOURCE_CLAIM, name, "default"))
     assert (await running(client, "next"))["spec"]["nodeName"] == node
 
 
@@ -152,7 +152,7 @@ async def test_several_pods_share_a_claim_that_a_user_made(client):
     async def free() -> bool:
         return not (await client.get(RESOURCE_CLAIM.untyped, "ours", "default")).get("status", {}).get("allocation")
 
-    await eventually(free, 20)
+    await eventually(free)
     await client.delete(scheduling.POD_GROUP, "team", "default")
 
 
@@ -166,7 +166,7 @@ async def test_a_class_that_comes_late_lets_its_pods_start(client):
     async def told() -> bool:
         return "request gpu: device class late does not exist" in await message_of(client, "waits")
 
-    await eventually(told, 20)
+    await eventually(told)
     await device_class(client, "late")
     assert (await running(client, "waits"))["spec"]["nodeName"] == node
 

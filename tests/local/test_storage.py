@@ -87,13 +87,13 @@ async def test_a_job_finds_what_another_one_left(client):
         found = await client.get(core.POD.untyped, "reader", "default")
         return found if found["status"]["phase"] == "Succeeded" else None
 
-    found = await eventually(succeeded, 30)
+    found = await eventually(succeeded)
     assert found["spec"]["nodeName"] == pods[0]["spec"]["nodeName"]  # the volume is tied to the node of its first pod
 
     await client.delete(core.POD, "reader", "default")
     await client.delete(batch.JOB, name, "default")
     await client.delete(PERSISTENT_VOLUME_CLAIM, claim, "default")
-    await eventually(lambda: is_gone(client, PERSISTENT_VOLUME_CLAIM, claim, "default"), 30)
+    await eventually(lambda: is_gone(client, PERSISTENT_VOLUME_CLAIM, claim, "default"))
 
     async def cleared() -> bool:
         return not directory.exists()
@@ -143,5 +143,5 @@ async def test_a_volume_of_one_node_draws_its_pod_there(client, tmp_path):
     async def bound() -> Any:
         return (await client.get(core.POD.untyped, "boarder", "default"))["spec"].get("nodeName")
 
-    assert await eventually(bound, 30) == nodes[1]
+    assert await eventually(bound) == nodes[1]
     assert (await client.get(PERSISTENT_VOLUME_CLAIM.untyped, "on-board", "default"))["spec"]["volumeName"] == "board"

@@ -44,7 +44,7 @@ def secrets(fort: Fort, ns: Namespace, kubectl: Kubectl, mounts: None) -> Iterat
     api.create(ns.path("serviceaccounts"), {"metadata": {"name": "worker"}})
     kubectl("-n", ns.name, "create", "secret", "generic", "password", f"--from-literal=word={PASSWORD}")
     api.create(ns.path("batch.volcano.sh/v1alpha1/jobs"), JOB)
-    eventually(lambda: api.get(ns.path("pods", "keeper-t-0", "log")).text == "same\n", 30)
+    eventually(lambda: api.get(ns.path("pods", "keeper-t-0", "log")).text == "same\n")
     own = kubectl("-n", ns.name, "exec", "keeper-t-0", "--", "cat", "/var/run/secrets/kubernetes.io/serviceaccount/token")
     made = kubectl("-n", ns.name, "create", "token", "worker").strip()
     assert fort.with_token(own).get("/api").status == fort.with_token(made).get("/api").status == 200
