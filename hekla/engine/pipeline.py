@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hekla.engine.merge import Merge, Scorer
-from hekla.engine.nodes import Bools, NodeView, Rows
+from hekla.engine.nodes import Bools, NodeTable, NodeView, Rows
 from hekla.engine.plugin import Code, Depends, Filter, Normalise, Plugin, Score, defines
 from hekla.engine.reasons import FitErrors, Reason
 from hekla.engine.resources import EPSILON, Floats, ordered
@@ -43,11 +43,17 @@ class Ahead:
     """The choices last handed out; exactly these must be what the log says since."""
     at: int
     """Length of the node table's log when they were handed out."""
+    static: int
+    """Version of the node objects that they were made from."""
+    lasted: bool = False
+    """Whether they, or those before them, held from one cycle to the next."""
 
 
 MOST_AHEAD = 4096
 ALONE = "alone"
 """In place of its labels: a task none of whose kin is on a node yet, so that it is spread among nobody."""
+LASTING_AHEAD = 512
+"""So far at least where choices held from one cycle to the next: the jobs of later cycles take what is left."""
 AHEAD_GROWTH = 64
 """A merge costs by the node: one for 512 pods hardly more than one for 8."""
 
@@ -73,10 +79,28 @@ class Pipeline:
             if defines(plugin, "score"):
                 listed.append(_simple_score(plugin))
             self.scores.extend((plugin, score) for score in listed if score.weight)
+        self.one_at_a_time = any(plugin.one_at_a_time for plugin in hooks.plugins)
         self.kin_scores = [score for _, score in self.scores if score.depends_on is Depends.KIN]
         self.static_filters = [one for _, own in self.filters for one in own if one.depends_on is Depends.STATIC]
         self.row_filters = [one for _, own in self.filters for one in own if one.depends_on is Depends.NODE_ROW]
         self.cluster_filters = [one for _, own in self.filters for one in own if one.depends_on is Depends.CLUSTER]
+        self.ahead: dict[AheadKey, Ahead] = {}
+        """For each class, nodes that were chosen ahead of need."""
+        judging = {plugin for plugin, own in (*self.filters, *self.scores) if own}
+        self.lasts = all(vars(type(plugin)).get("judges_by_nodes", False) for plugin in judging)
+        """Whether what was chosen ahead may hold beyond a cycle."""
+
+    def begin_cycle(self, nodes: NodeTable) -> None:
+        """Of what was chosen ahead before, that stays which is as it would be chosen now: nothing else has happened to any node."""
+        log = nodes.log
+        self.ahead = {
+            (pods, whose): known
+            for (pods, whose), known in self.ahead.items()
+            if self.lasts and whose is None and pods.plain and known.static == nodes.static_version and log[known.at :] == known.given
+        }
+        log.clear()
+        for known in self.ahead.values():
+            known.given, known.at, known.lasted = [], 0, True
 
     # ------------------------------------------------------------------------------------------------- filter
 
@@ -286,7 +310,8 @@ class Pipeline:
             return None
         log = session.state.nodes.log
         key = self.ahead_key(task)
-        known = session.ahead.get(key)
+        known = self.ahead.get(key)
+        lasted = known is not None and known.lasted
         reach = min(AHEAD_GROWTH, session.asking.get(task.pods, 1)) if known is None and key[1] in (None, ALONE) else 1
         if known is not None and log[known.at :] == known.given:
             if known.next + count <= len(known.rows):
@@ -295,7 +320,8 @@ class Pipeline:
                 known.at = len(log)
                 return np.array(known.given)
             # No further than there are jobs that could ask: a daemon's cycle has a few dozen of them.
-            reach = min(AHEAD_GROWTH * len(known.rows), MOST_AHEAD, max(len(session.state.active), 2))
+            wanted = max(len(session.state.active), LASTING_AHEAD if lasted else 2)
+            reach = min(AHEAD_GROWTH * len(known.rows), MOST_AHEAD, wanted)
         if reach < count or self._wide(session, task):
             return None
         idle = self.candidates(session, task).idle
@@ -306,7 +332,7 @@ class Pipeline:
         else:
             made = Merge(self, session, task, idle, False) if key[1] in (None, ALONE) else self._many(session, task, idle, False)
             rows = made.take(reach)[0].tolist()
-        session.ahead[key] = known = Ahead(rows, count, rows[:count], len(log))
+        self.ahead[key] = known = Ahead(rows, count, rows[:count], len(log), session.state.nodes.static_version, lasted)
         return np.array(known.given)
 
     def ahead_key(self, task: Task) -> AheadKey:
@@ -323,8 +349,8 @@ class Pipeline:
         return Steps(self, session, task, scope) if self._wide(session, task) else None
 
     def _wide(self, session: Session, task: Task) -> bool:
-        """Whether a placement of this class changes what other nodes are worth to it."""
-        if task.pods.has_terms:
+        """Whether a placement of this class changes what other nodes are worth to it, or has to be told of before the next."""
+        if task.pods.has_terms or self.one_at_a_time:
             return True
         view = NodeView(session.state.nodes, _NONE)
         return any(one.mask(task.pods, view, task) is not None for one in self.cluster_filters) or any(

@@ -159,6 +159,13 @@ class Plugin:
     queues alone, for pods without claims and volumes.  Then the node table may hear of several placements together, and of a pod
     that is placed and bound at once only that it is bound.  Not inherited: a class that fills a hook says it for itself."""
 
+    judges_by_nodes: ClassVar[bool] = False
+    """Whether its filters and scores of plain pods (`PodClass.plain`) come from nodes and the pods on them alone, not from the clock, the
+    cycle, jobs or other objects.  Then nodes that were chosen ahead in one cycle hold in the next.  Not inherited."""
+
+    one_at_a_time: bool = False
+    """Whether it has to hear of each pod that is placed by itself, not of several of a class together."""
+
     asks_alike: ClassVar[bool] = False
     """Whether its `preemptable` and `reclaimable` take of the claimer only its queue, namespace, priorities, class, labels and marks and
     what its job holds.  Then many pods of one kind that wait are asked about once.  Not inherited."""

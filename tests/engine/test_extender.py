@@ -149,3 +149,16 @@ def test_nobody_is_evicted_on_nodes_that_it_could_not_score() -> None:
     decisions = here.run("preempt")
     assert decisions.evictions == []
     assert decisions.pipelined == []
+
+
+def test_it_hears_of_each_pod() -> None:
+    here, asked = world({"allocate": {}, "deallocate": {}}, allocateFuncVerb="allocate", deallocateFuncVerb="deallocate")
+    here.job("a", pods=3, cpu=1)
+    here.job("large", pods=9, cpu=1)
+    here.run()
+    told = [(url.rpartition("/")[2], body["task"]["Name"]) for url, body, _ in asked]
+    assert sorted(told[:3]) == [("allocate", f"a-task-{number}") for number in range(3)]
+    tried = [name for verb, name in told[3:] if verb == "allocate"]
+    assert len(tried) == 5
+    assert sorted(name for verb, name in told[3:] if verb == "deallocate") == sorted(tried)
+    assert {body["task"]["NodeName"] for _, body, _ in asked[:3]} <= {"n1", "n2"}

@@ -64,6 +64,10 @@ class Extender(Plugin):
     name = "extender"
     Arguments = ExtenderArguments
 
+    def __init__(self, arguments: ExtenderArguments, flags: Mapping[str, bool]) -> None:
+        super().__init__(arguments, flags)
+        self.one_at_a_time = bool(arguments.allocate or arguments.deallocate)
+
     def open(self, session: Session) -> None:
         self.session = session
         self.timeout = _patience(self.arguments.timeout)
