@@ -99,7 +99,7 @@ def open_session(state: State, hooks: Hooks, now: float, uid: str = "", stage: S
     stage("open", "")
     state.refresh()
     state.cycle += 1
-    state.nodes.log.clear()
+    hooks.pipeline.begin_cycle(state.nodes)
     session = Session(state, hooks, now, uid or f"cycle-{state.cycle}")
     session.stage = stage
     session.total = state.nodes.total()

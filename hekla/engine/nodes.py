@@ -100,7 +100,7 @@ class NodeTable:
         self.images: dict[str, tuple[int, set[int]]] = {}
         """Image name -> size in bytes and the rows that have it."""
         self.log: list[int] = []
-        """Rows that changed in this cycle: the row for a pod that came, its complement for anything else."""
+        """Rows that changed since the last cycle began: the row for a pod that came, its complement for anything else."""
         self.version = 0
         """Goes up when anything about any node changes."""
         self.clock = 0
@@ -272,6 +272,7 @@ class NodeTable:
         """Write a node object into its row; what its tasks hold stays."""
         row = self.row(facts.name)
         self.mark(row)
+        self.log.append(~row)
         old = self.facts[row]
         vector = self.space.dense(facts.allocatable)
         self._widen()
@@ -307,6 +308,7 @@ class NodeTable:
         self.unbounded.add(self.space.column(resource))
         self._widen()
         self._allocatable[self.space.column(resource), : len(self.names)][self.ready] = ENDLESS
+        self.log.extend(~row for row in range(len(self.names)))
         self.version += 1
 
     def lend(self, resource: str, amounts: dict[str, float]) -> None:
@@ -317,6 +319,7 @@ class NodeTable:
         for row, facts in enumerate(self.facts):
             if facts is not None:
                 self._lend(resource, lent, row, facts)
+                self.log.append(~row)
         self.version += 1
 
     def _lend(self, resource: str, lent: Lent, row: int, facts: NodeFacts) -> None:

@@ -18,7 +18,7 @@ from hekla.engine.hypernodes import ROOT as CLUSTER
 from hekla.engine.hypernodes import tree_of
 from hekla.engine.joborder import OwnOrders
 from hekla.engine.nodes import Bools, Rows
-from hekla.engine.pipeline import Ahead, Pipeline
+from hekla.engine.pipeline import Pipeline
 from hekla.engine.plugin import ABSTAIN, BETWEEN_PLACEMENTS, PERMIT, REJECT, Answer, Plugin, Victims, defines
 from hekla.engine.policy import Policy
 from hekla.engine.queues import OPEN, Queue
@@ -95,8 +95,6 @@ class Session:
         self.live: list[Statement] = []
         """All statements of the cycle, so that what breaks off can be undone."""
         self.touched: dict[str, Job] = {}
-        self.ahead: dict[object, Ahead] = {}
-        """For each class, nodes that were chosen ahead of need."""
         self.asking: dict[PodClass, int] = {}
         """For each class, how many jobs of one plain pod allocate has found waiting."""
         self.node_scope: Any = None

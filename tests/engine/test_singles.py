@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hekla.engine.merge import Merge
 from hekla.engine.nodes import NodeTable
-from hekla.engine.plugin import Plugin
+from hekla.engine.pipeline import Pipeline
+from hekla.engine.plugin import Depends, Plugin, Score
+from hekla.engine.session import Session
 from hekla.engine.tasks import Status
 from hekla.engine.world import World, policy
 
@@ -178,6 +183,103 @@ def compare(name: str, seed: int, length: int, long: type[Plugin] = LongWay, sho
         world.run()
     assert worlds[0].decisions == worlds[1].decisions
     assert tables(worlds[0]) == tables(worlds[1])
+
+
+def forget(self: Pipeline, nodes: NodeTable) -> None:
+    """A cycle begins with nothing chosen ahead."""
+    self.ahead = {}
+    nodes.log.clear()
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**9), length=st.integers(3, 25))
+def test_nodes_that_are_known_from_the_last_cycle_are_those_that_would_be_chosen(name: str, seed: int, length: int) -> None:
+    tiers, actions = POLICIES[name]
+    found = []
+    for thorough in (True, False):
+        draw, world = random.Random(seed), World(policy(tiers=tiers, actions=actions), default_queue=False)
+        decided = []
+        with pytest.MonkeyPatch.context() as patch:
+            if thorough:
+                patch.setattr(Pipeline, "begin_cycle", forget)
+            queues(world, draw)
+            world.priority_class("high", 100)
+            world.nodes("n0", "n1", "big", cpu=draw.choice([9, 40, 150]), pods=150, memory="64Gi", labels={"zone": "a"})
+            for number in range(length):
+                if draw.random() < 0.5:
+                    step(world, draw, number)
+                else:  # one small burst after the other
+                    for at in range(draw.choice([1, 3, 9])):
+                        world.job(f"burst{number}-{at}", cpu=1, queue=draw.choice(QUEUES))
+                    world.now += 1
+                    world.run()
+                    if draw.random() < 0.5:
+                        world.settle()
+                decided.append(world.decisions)
+        found.append((decided, tables(world)))
+    assert found[0] == found[1]
+
+
+def test_a_burst_of_jobs_is_placed_by_what_one_cycle_has_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(policy())
+    world.nodes("n1", "n2", "n3", cpu=150, pods=150)
+    asked: list[int] = []
+    take = Merge.take
+    monkeypatch.setattr(Merge, "take", lambda self, count: asked.append(count) or take(self, count))
+    for number in range(12):
+        for at in range(4):
+            world.job(f"job{number}-{at}", cpu=1)
+        world.run()
+        world.settle()
+    assert asked == [4, 256]  # not one for each cycle
+
+
+class Moody(Plugin):
+    """Likes another node in each cycle."""
+
+    name = "moody"
+
+    def open(self, session: Session) -> None:
+        self.liked = session.state.cycle % 2
+
+    def scores(self) -> Iterator[Score]:
+        yield Score(
+            "moody", 1000.0, Depends.NODE_ROW, lambda pods, nodes, task: 100.0 * (nodes.take(np.arange(len(nodes.table))) == self.liked)
+        )
+
+
+CHANGES: dict[str, Callable[[World], Any]] = {
+    "nothing": lambda world: None,
+    "a new node": lambda world: world.nodes("n4", cpu=150, pods=150),
+    "a larger node": lambda world: world.nodes("n2", cpu=900, pods=900),
+    "nodes that go": lambda world: [world.state.remove_node(name) for name in ("n1", "n3")],
+    "a node that fills": lambda world: world.pod("big", cpu=140, on="n2"),
+    "a pod that goes": lambda world: world.state.remove_pod(next(iter(world.pods))),
+    "a bind that fails": lambda world: world.state.bind_failed(world.decisions.binds[-1].pod),
+}
+
+
+@pytest.mark.parametrize("moody", [False, True])
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_happens_between_two_cycles_counts(monkeypatch: pytest.MonkeyPatch, change: str, moody: bool) -> None:
+    found = []
+    for thorough in (False, True):
+        if thorough:
+            monkeypatch.setattr(Pipeline, "begin_cycle", forget)
+        plugins: list[Any] = ["gang", "predicates", "nodeorder", *(["moody"] if moody else [])]
+        world = World(policy(tiers=[plugins], custom=[Moody]))
+        world.nodes("n1", "n2", "n3", cpu=150, pods=150)
+        for number in range(5):
+            if number == 4:
+                CHANGES[change](world)
+            for at in range(4):
+                world.job(f"job{number}-{at}", cpu=1)
+            world.run()
+            if number != 3:
+                world.settle()
+        found.append(world.decisions.binds)
+    assert found[0] == found[1]
 
 
 LENGTHS = st.integers(3, 25)

@@ -89,7 +89,7 @@ class Singles:
             key = self._key(task)
         if task.pods is not self.pods or key[1] != self.whose:
             self.settle()
-            known = self.session.ahead.get(key)
+            known = self.session.hooks.pipeline.ahead.get(key)
             if known is None or self.session.state.nodes.log[known.at :] != known.given:
                 return False
             self.pods, self.whose, self.known = task.pods, key[1], known

@@ -43,6 +43,7 @@ class BinPack(Plugin):
 
     name = "binpack"
     Arguments = BinPackArguments
+    judges_by_nodes = True
 
     def __init__(self, arguments: BinPackArguments, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)

@@ -42,6 +42,7 @@ class NodeOrder(Plugin):
 
     name = "nodeorder"
     Arguments = NodeOrderArguments
+    judges_by_nodes = True
 
     def open(self, session: Session) -> None:
         self.terms = session.state.terms

@@ -62,6 +62,7 @@ class Predicates(Plugin):
 
     name = "predicates"
     Arguments = PredicatesArguments
+    judges_by_nodes = True
     minds_no_nodes = True
 
     def __init__(self, arguments: PredicatesArguments, flags: Mapping[str, bool]) -> None:
