@@ -97,6 +97,10 @@ class Cache(Generic[T]):
         found = self._indexes[index].get(value)
         return [self._objects[name] for name in found] if found else []
 
+    def count(self, index: str, value: str) -> int:
+        """How many objects `by` would give, which makes a list of them."""
+        return len(self._indexes[index].get(value, ()))
+
     def values(self, index: str) -> Collection[str]:
         """All values of an index that some object has."""
         return self._indexes[index].keys()

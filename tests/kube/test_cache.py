@@ -260,6 +260,7 @@ async def test_indexes_follow(tmp_path: Path) -> None:
             return [obj.metadata.name for obj in cache.by("color", color)]
 
         assert (by("red"), by("blue"), by("green")) == (["a", "b"], ["a"], [])
+        assert [cache.count("color", color) for color in ("red", "blue", "green")] == [2, 1, 0]
         world.api.feed(("MODIFIED", config_map("a", 11, colors="blue green")), ("DELETED", config_map("b", 12)))
         await world.until(lambda: len(cache) == 1)
         assert (by("red"), by("blue"), by("green")) == ([], ["a"], ["a"])

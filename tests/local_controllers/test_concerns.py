@@ -98,6 +98,25 @@ def test_a_pod_concerns_the_services_that_select_it_and_no_others(manager):
     assert len(services.values(SELECTED)) == 102
 
 
+def test_how_many_pods_a_namespace_has_is_not_found_out_by_listing_them(manager, monkeypatch):
+    named = {controller.name: controller for controller in manager.controllers}
+    endpoints, budgets = named["endpoints"], named["disruption"]
+    meta = {"name": "web", "namespace": "default", "uid": "web", "resourceVersion": "1"}
+    put(endpoints.services, {"metadata": meta, "spec": {"selector": {"app": "web"}}})
+    put(budgets.budgets, {"metadata": meta, "spec": {"selector": {"matchLabels": {"app": "web"}}}})
+    put(manager.pods, *(pod(f"other-{n}") for n in range(100)))
+    waits = []
+    for controller in (endpoints, budgets):
+        monkeypatch.setattr(controller.queue, "add_after", lambda key, seconds: waits.append((key, seconds)))
+    monkeypatch.setattr(manager.pods, "by", lambda index, value: pytest.fail(f"a list of all pods of {value}"))
+
+    one = pod("a", labels={"app": "web"}, ip="10.0.0.1")
+    endpoints.queue_services(None, one)
+    budgets.take_pod(None, one)
+
+    assert waits == [("default/web", 0.1), ("default/web", 0.05)]
+
+
 def test_what_is_made_under_an_owner_that_stands_asks_for_no_look(client):
     collector = GarbageCollector(client, Recorder(client, "test"))
     collector.synced = True

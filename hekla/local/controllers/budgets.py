@@ -92,7 +92,7 @@ class BudgetController(Controller):
         budgets = self.budgets.by("namespace", either.metadata.namespace)
         if not budgets or (old is not None and new is not None and seen(old) == seen(new)):
             return
-        wait = min(LONGEST_WAIT, len(self.pods.by("namespace", either.metadata.namespace)) / 2000)
+        wait = min(LONGEST_WAIT, self.pods.count("namespace", either.metadata.namespace) / 2000)
         for budget in budgets:
             selector = budget["spec"].get("selector")
             if any(pod is not None and matches(selector, pod.metadata.labels) for pod in (old, new)):

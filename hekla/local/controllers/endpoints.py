@@ -328,7 +328,7 @@ class EndpointsController(Controller):
             for name, value in labels.items():
                 for service in self.services.by(SELECTED, place(namespace, name, value)):
                     if service["spec"]["selector"].items() <= labels.items():
-                        crowd = len(self.pods.by("namespace", namespace))
+                        crowd = self.pods.count("namespace", namespace)
                         self.queue.add_after(f"{namespace}/{service['metadata']['name']}", min(LONGEST_WAIT, crowd / 1000))
 
 
