@@ -11,7 +11,6 @@ from hekla.kube.client import Client
 from .records import POD, Pod
 
 JOB_INDEX = "job"
-OWNER_INDEX = "owner"
 FLOW_INDEX = "flow"
 TEMPLATE_INDEX = "template"
 CRON_INDEX = "cron"
@@ -24,7 +23,7 @@ class Caches:
 
     def __init__(self, client: Client) -> None:
         self.jobs = Cache(client, batch.JOB, indexes={FLOW_INDEX: _flow_of, TEMPLATE_INDEX: _template_of, CRON_INDEX: _cron_of})
-        self.pods: Cache[Pod] = Cache(client, POD, indexes={JOB_INDEX: _job_of, OWNER_INDEX: _owner_of})
+        self.pods: Cache[Pod] = Cache(client, POD, indexes={JOB_INDEX: _job_of})
         self.groups = Cache(client, scheduling.POD_GROUP)
         self.queues = Cache(client, scheduling.QUEUE, indexes={"parent": _parent_of})
         self.commands = Cache(client, bus.COMMAND)
@@ -60,11 +59,6 @@ def concerns(job: batch.Job) -> tuple[str, ...]:
 def _job_of(pod: Pod) -> Iterable[str]:
     key = pod.job_key
     return (key,) if key else ()
-
-
-def _owner_of(pod: Pod) -> Iterable[str]:
-    uid = pod.owner_uid
-    return (uid,) if uid else ()
 
 
 def _parent_of(queue: scheduling.Queue) -> Iterable[str]:

@@ -577,7 +577,6 @@ class FakeNodes:
     def _next_status(self, pod: FakePod, now: float) -> Json | None:
         """The status that follows, None when nothing is due."""
         uid, text = pod.metadata.uid, stamp(now)
-        life = life_of(pod)
         deadline = pod.spec.active_deadline_seconds
         if deadline is not None and pod.status.start_time and now >= parse_time(pod.status.start_time) + deadline:
             failed = ended_status(pod, Plan(code=137), 0, text)
@@ -589,6 +588,7 @@ class FakeNodes:
             self._delayed.pop(uid, None)
             address = pod.status.pod_ip or self._address()
             return running_status(pod, address, count, last or None, text)
+        life = life_of(pod)
         if not started or life.run_time is None or now < parse_time(started) + life.run_time:
             return None
         if not restarts(pod.spec.restart_policy, life.code):
