@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from prometheus_client import Histogram
-
 from hekla.engine.policy import Policy
 from hekla.engine.shards import MODES, NONE
 from hekla.engine.state import State
@@ -30,7 +28,7 @@ from hekla.kube.events import Recorder
 from hekla.kube.flags import TEXT, WHOLE, YES_NO, Flag, one_of
 from hekla.scheduler.daemon import OF_BOTH, POOL, Scheduler
 from hekla.scheduler.feed import NodeSelector
-from hekla.scheduler.metrics import PREFIX
+from hekla.scheduler.metrics import PREFIX, Durations
 from hekla.scheduler.policy_file import PolicyFile, PolicyFileError
 
 NAME = "agent-scheduler"
@@ -66,8 +64,8 @@ FLAGS = (
 
 PERIOD = 1.0
 _BOUNDS = [5.0 * 2**step for step in range(15)]
-CYCLE = Histogram(PREFIX + "worker_scheduling_cycle_duration_milliseconds", "One cycle", buckets=_BOUNDS)
-SNAPSHOT = Histogram(PREFIX + "update_snapshot_duration_milliseconds", "The opening of a cycle", buckets=_BOUNDS)
+CYCLE = Durations(PREFIX + "worker_scheduling_cycle_duration_milliseconds", "One cycle", buckets=_BOUNDS)
+SNAPSHOT = Durations(PREFIX + "update_snapshot_duration_milliseconds", "The opening of a cycle", buckets=_BOUNDS)
 
 
 def state_for(name: str, mode: str = NONE, shard: str = NAME) -> State:

@@ -6,9 +6,11 @@ Gauges and counters of plugins come with the decisions of a cycle; the histogram
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 
 from prometheus_client import Counter, Histogram
+from prometheus_client.samples import Sample
 
 from hekla.engine.queuegauges import KINDS
 from hekla.engine.tasks import Job
@@ -23,28 +25,47 @@ def spread(low: float, high: float, count: int) -> list[float]:
     return [low * factor**step for step in range(count)]
 
 
-CYCLE = Histogram(PREFIX + "e2e_scheduling_latency_milliseconds", "One scheduling cycle", buckets=spread(1, 5000, 20))
-ACTION = Histogram(PREFIX + "action_scheduling_latency_milliseconds", "One action of a cycle", ["action"], buckets=spread(1, 2000, 20))
-OPEN = Histogram(PREFIX + "open_session_duration_milliseconds", "The opening of a cycle", buckets=spread(1, 5000, 20))
-PLUGIN = Histogram(
+class Durations(Histogram):
+    """A histogram for numbers of one thread, eight of each pod: counted without locks, and told to the library when somebody asks."""
+
+    def _metric_init(self) -> None:
+        super()._metric_init()
+        self._counts = [0] * len(self._upper_bounds)
+        self._total = 0.0
+
+    def observe(self, amount: float, exemplar: dict[str, str] | None = None) -> None:
+        self._total += amount
+        self._counts[bisect_left(self._upper_bounds, amount)] += 1
+
+    def _child_samples(self) -> Iterable[Sample]:
+        for bucket, count in zip(self._buckets, self._counts):
+            bucket.set(count)
+        self._sum.set(self._total)
+        return super()._child_samples()
+
+
+CYCLE = Durations(PREFIX + "e2e_scheduling_latency_milliseconds", "One scheduling cycle", buckets=spread(1, 5000, 20))
+ACTION = Durations(PREFIX + "action_scheduling_latency_milliseconds", "One action of a cycle", ["action"], buckets=spread(1, 2000, 20))
+OPEN = Durations(PREFIX + "open_session_duration_milliseconds", "The opening of a cycle", buckets=spread(1, 5000, 20))
+PLUGIN = Durations(
     PREFIX + "plugin_scheduling_latency_milliseconds",
     "One plugin at the beginning or end of a cycle",
     ["plugin", "OnSession"],
     buckets=spread(0.1, 100, 15),
 )
 ATTEMPTS = Counter(PREFIX + "schedule_attempts", "Declared for dashboards; Hekla counts binds", ["result"])
-STAGE = Histogram(
+STAGE = Durations(
     PREFIX + "task_scheduling_latency_milliseconds",
     "From a pod's creation to a stage of its scheduling",
     ["stage"],
     buckets=spread(50, 60000, 30),
 )
-BIND = Histogram(PREFIX + "scheduling_stage_duration_milliseconds", "A stage of scheduling", ["stage"], buckets=spread(0.1, 500, 20))
+BIND = Durations(PREFIX + "scheduling_stage_duration_milliseconds", "A stage of scheduling", ["stage"], buckets=spread(0.1, 500, 20))
 WATCHED, ASSUMED, PRE_BOUND, BOUND = (STAGE.labels(stage) for stage in ("Watched", "Assumed", "PreBound", "Bound"))
 PREDICATE, SCORING, PRE_BIND, BIND_CALL = (BIND.labels(stage) for stage in ("Predicate", "Scoring", "PreBind", "Bind"))
 FAILED_BINDS = Counter(PREFIX + "bind_failures", "Binds that the API server refused")
 
-JOB = Histogram(
+JOB = Durations(
     PREFIX + "e2e_job_scheduling_latency_milliseconds",
     "From a PodGroup's creation to its last placement",
     buckets=spread(100, 120000, 30),

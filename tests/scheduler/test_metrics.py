@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from prometheus_client import REGISTRY
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import REGISTRY, CollectorRegistry, Histogram, generate_latest
 
 from hekla.engine.tasks import Job
-from hekla.scheduler.metrics import MOST_JOBS, PREFIX, JobMetrics, PluginMetrics
+from hekla.scheduler.metrics import MOST_JOBS, PREFIX, Durations, JobMetrics, PluginMetrics
 
 
 def shown(name: str, queue: str) -> float | None:
@@ -57,3 +59,18 @@ def test_only_so_many_jobs_have_series_of_their_own() -> None:
     assert REGISTRY.get_sample_value(PREFIX + "e2e_job_scheduling_last_time", labels) == 200.0
     metrics.keep({})
     assert REGISTRY.get_sample_value(PREFIX + "e2e_job_scheduling_last_time", labels) is None
+
+
+@given(st.lists(st.one_of(st.floats(0, 50), st.sampled_from([0.0, 1.0, 2.5, 10.0])), max_size=20))
+def test_durations_are_counted_as_the_library_counts_them(observed: list[float]) -> None:
+    told = []
+    for kind in (Histogram, Durations):
+        registry = CollectorRegistry()
+        by_stage = kind("took", "Milliseconds", ["stage"], buckets=[1, 2.5, 10], registry=registry)
+        whole = kind("whole", "Milliseconds", buckets=[1, 2.5, 10], registry=registry)
+        for amount in observed:
+            by_stage.labels("Bind").observe(amount)
+            whole.observe(amount)
+        generate_latest(registry)  # who asks twice hears the same
+        told.append(generate_latest(registry))
+    assert told[0] == told[1]
