@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hekla.engine.plugins.rescheduling import Rescheduling
 from hekla.engine.policy import Policy, PolicyError
 from hekla.engine.world import World, policy
 
@@ -73,3 +74,13 @@ def test_strategies_are_checked() -> None:
         read([{"name": "highNodeUtilization"}])
     with pytest.raises(PolicyError, match="cpu = 120"):
         read([{"name": "lowNodeUtilization", "params": {"thresholds": {"cpu": 120}}}])
+
+
+def test_an_interval_that_cannot_be_read_is_five_minutes_where_nothing_is_refused() -> None:
+    tree = {"actions": "shuffle", "tiers": [{"plugins": [{"name": "rescheduling", "arguments": {"interval": "often"}}]}]}
+    with pytest.raises(PolicyError, match="often"):
+        Policy.parse(tree)
+    (option,) = Policy.parse(tree, strict=False).tiers[0]
+    plugin = option.plugin(option.arguments, option.flags)
+    assert isinstance(plugin, Rescheduling)
+    assert plugin.interval == 300

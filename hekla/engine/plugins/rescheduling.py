@@ -62,7 +62,7 @@ class Rescheduling(Plugin):
 
     def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
-        self.interval = seconds(arguments.interval)
+        self.interval = _interval(arguments.interval)
         self.due = False
 
     def open(self, session: Session) -> None:
@@ -120,6 +120,14 @@ class Rescheduling(Plugin):
                 usage[0, row] = (measured.get("cpu_usage_avg_percent") or {}).get(period, 0.0)
                 usage[1, row] = (measured.get("memory_usage_avg_percent") or {}).get(period, 0.0)
         return usage
+
+
+def _interval(text: str) -> float:
+    """Seconds between two looks; five minutes where they cannot be read."""
+    try:
+        return seconds(text)
+    except ValueError:
+        return 300.0
 
 
 def _least_missed(task: Task) -> tuple[int, int]:
