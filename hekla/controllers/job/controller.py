@@ -26,6 +26,7 @@ from hekla.kube.client import Client
 from hekla.kube.controller import Controller, Expectations
 from hekla.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from hekla.kube.flags import duration_text
+from hekla.kube.http.client import TransportError
 from hekla.kube.lane import Lane
 from hekla.kube.objects import unread
 from hekla.kube.workqueue import ROUNDING
@@ -439,6 +440,8 @@ class JobController(Controller):
         memory.writing = True
         try:
             fresh = await self.client.update_status(batch.JOB, msgspec.structs.replace(job, status=status))
+        except TransportError:  # it is tried again in a while, and sees what was not looked at meanwhile
+            raise
         except BaseException:
             self.queue.add(key)  # for what was not looked at meanwhile
             raise

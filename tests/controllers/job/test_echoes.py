@@ -11,6 +11,8 @@ from hekla.api import batch, scheduling
 from hekla.controllers.caches import Caches
 from hekla.controllers.job.controller import JobController
 from hekla.controllers.records import POD, Pod
+from hekla.kube.errors import Conflict
+from hekla.kube.http.client import TransportError
 from hekla.kube.pace import Pace
 from tests.controllers.job.world import UID, job_of, policy, task
 
@@ -43,6 +45,8 @@ class Server:
         """Of new pods."""
         self.silent = False
         """The watch is late."""
+        self.trouble: Exception | None = None
+        """What comes of writing a status."""
 
     def event(self, obj: Any, type: str, reason: str, message: str) -> None: ...
 
@@ -72,15 +76,17 @@ class Server:
 
     async def update_status(self, kind: Any, job: batch.Job) -> batch.Job:
         self.phases.append(job.status.state.phase)
+        if self.trouble is not None:
+            raise self.trouble
         meta = msgspec.structs.replace(job.metadata, resource_version=str(100 + len(self.phases)))
         return msgspec.structs.replace(job, metadata=meta)
 
-    async def look(self) -> None:
-        """One look at the job; whatever else asked for one before has had it."""
+    async def look(self) -> float | None:
+        """One look at the job; whatever else asked for one before has had it.  Gives when it asks for the next."""
         queue = self.controller.queue
         while len(queue):
             queue.done(await queue.get())
-        await self.controller.reconcile(KEY)
+        return await self.controller.reconcile(KEY)
 
     @property
     def asked(self) -> bool:
@@ -98,6 +104,23 @@ def make(server: Server, **spec: Any) -> batch.Job:
     server.caches.queues._put("default", scheduling.Queue())
     server.caches.jobs._put(KEY, job)
     return job
+
+
+@pytest.mark.parametrize(
+    ("trouble", "at_once"),
+    [(TransportError("nobody is there", sent=False), False), (Conflict(409, "Conflict", "somebody else has changed it"), True)],
+    ids=["no server", "a lost race"],
+)
+async def test_a_status_that_was_not_written_waits_for_its_next_turn(server: Server, trouble: Exception, at_once: bool) -> None:
+    """What was not looked at while it was written asks for a look, but where no server is each look fails in no time."""
+    make(server)
+    server.pace.calm = True
+    server.trouble = trouble
+    waits = []
+    for _ in range(3):
+        waits.append(await server.look())
+        assert bool(server.controller.queue) == at_once
+    assert waits == [0.1, 0.2, 0.4]
 
 
 async def test_a_group_as_it_was_made_asks_for_nothing(server: Server) -> None:
