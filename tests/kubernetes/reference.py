@@ -31,6 +31,8 @@ ISSUER = "https://kubernetes.default.svc.cluster.local"
 ADVERTISED = "192.0.2.1"
 """What the Service `kubernetes` leads to: loopback addresses are refused there, and nobody goes this way."""
 NAMESPACES = ("kube-system", "kube-public", "kube-node-lease", "default")
+START = 180.0
+"""Seconds that one server may take to be ready, which is ten of a core's time; one that has ended is told of at once."""
 MANAGER = Leaf("controller-manager", "system:kube-controller-manager")
 
 
@@ -84,7 +86,7 @@ class Reference:
             "--kubelet-preferred-address-types=InternalIP,Hostname", "--allow-privileged=true",
             "--enable-admission-plugins=NodeRestriction", *self._audit_flags(), *flags,
         ])  # fmt: skip
-        self.processes.wait("kube-apiserver", self._ready, 60)
+        self.processes.wait("kube-apiserver", self._ready, START)
 
     def _audit_flags(self) -> list[str]:
         """So that what Hekla's accounts may not do is known afterwards; a benchmark does without."""
@@ -104,7 +106,9 @@ class Reference:
             f"--cluster-signing-cert-file={pki / 'ca.crt'}", f"--cluster-signing-key-file={pki / 'ca.key'}",
             "--enable-hostpath-provisioner=true", "--kube-api-qps=200", "--kube-api-burst=400",
         ])  # fmt: skip
-        self.processes.wait("kube-controller-manager", lambda: self.get("/api/v1/namespaces/default/serviceaccounts/default")[0] == 200, 60)
+        self.processes.wait(
+            "kube-controller-manager", lambda: self.get("/api/v1/namespaces/default/serviceaccounts/default")[0] == 200, START
+        )
 
     def add_nodes(self, *flags: str) -> None:
         """Starts Hekla's agent against the server; the flags say which nodes."""
