@@ -69,8 +69,8 @@ SERVER_PERIOD = 0.25
 """Seconds between two looks for an API server that is not there yet."""
 FIRST_WORD, NEXT_WORDS = 1.0, 15.0
 """Seconds of waiting before it is mentioned, and between further mentions."""
-GARBAGE_THRESHOLD = 200_000
-"""By so many the objects have to grow for a look of the garbage collector: caches hold millions that are no garbage (decision 0208)."""
+GARBAGE_THRESHOLD = 50_000
+"""By so many the objects have to grow for a look of the garbage collector: caches hold millions that are no garbage."""
 
 GATES = {
     "WorkLoadSupport": True,
@@ -226,7 +226,7 @@ def main(
         print(f"hekla {program}: {error}", file=sys.stderr)
         return 1
     daemon = Daemon(program, options)
-    gc.set_threshold(GARBAGE_THRESHOLD, 5, 20)
+    gc.set_threshold(GARBAGE_THRESHOLD, 20, 20)
     try:
         if connect:
             daemon.connect(pool)
