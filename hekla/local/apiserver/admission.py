@@ -113,6 +113,17 @@ class Admission:
             return (f"{name}/{attributes.subresource}", attributes.operation) in self.checks
         return (name, attributes.operation) in self.plugins or (name, attributes.operation) in self.checks
 
+    def asked(self, attributes: Attributes) -> bool:
+        """Whether there is a webhook or a policy for such writes, whatever the object holds."""
+        if self.webhooks is None:
+            return False
+        rooms = (self.webhooks.mutating, self.policies.mutating.catalog, self.webhooks.validating, self.policies.validating.catalog)
+        return any(room.by_rule(attributes) for room in rooms)
+
+    def wanted(self, attributes: Attributes) -> bool:
+        """Whether a webhook or a policy wants to see this write."""
+        return self.mutating_webhooks(attributes) or self.validating_webhooks(attributes)
+
     async def connect(self, attributes: Attributes) -> None:
         """Lets the webhooks see that somebody connects to a pod, a service or a node; what they change is of no effect."""
         if self.mutating_webhooks(attributes):

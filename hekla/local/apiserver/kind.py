@@ -52,7 +52,8 @@ def no_errors(*_: Any) -> list[FieldError]:
 class Parts:
     """How a write that touches few fields at the top of an object (its status, say) goes without the others, whose bytes stay.
 
-    The trees that these functions see hold what is touched, metadata always among it; `kept` names what is not."""
+    The trees that these functions see hold what is touched; `kept` names what is not.  Metadata is always there, and empty where
+    it stays as it is."""
 
     may_stay: Callable[[str, Collection[str]], bool]
     """(subresource, kept): whether such a write needs nothing of the rest."""

@@ -9,7 +9,7 @@ nothing has happened and the long way is gone, which also finds the words for wh
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -27,19 +27,33 @@ if TYPE_CHECKING:
     from hekla.local.apiserver.writing import Writer
 
 METADATA = frozenset({"metadata"})
-STATUS = METADATA | {"status"}
+STATUS = frozenset({"status"})
+STATED = STATUS | METADATA | {"kind", "apiVersion"}
+"""What may be touched by a write that is about a status alone."""
+NAMES = frozenset({"name", "namespace", "uid"})
+"""What metadata says of which object it is."""
 
 
-async def modify(writer: Writer, call: Call, change: Callable[[Json], Json], touched: frozenset[str] | None) -> Row | None:
-    """The new row; None where the long way must be gone.  What is not named in `touched` the change neither sees nor changes."""
+async def modify(
+    writer: Writer, call: Call, change: Callable[[Json], Json], touched: frozenset[str] | None, names: Any = None
+) -> Row | None:
+    """The new row; None where the long way must be gone.  What is not named in `touched` the change neither sees nor changes.
+
+    `names` are all that the write says of metadata.  Where they only say whose status it is, metadata stays bytes too, and the
+    change is given none."""
     parts = call.route.kind.strategy.parts
     if parts is None or touched is None or call.dry_run:
         return None
-    touched |= STATUS if call.route.subresource == "status" else METADATA
     collection, key = call.resource.collection, call.route.key
     row = collection.newest(key)
     if row is None:
         return None
+    if call.route.subresource == "status":
+        touched |= STATUS
+    if touched <= STATED and ("metadata" not in touched or says_whose(names, row)):
+        touched -= METADATA
+    else:
+        touched |= METADATA
     try:
         done = _changed(writer, call, parts, row, change, touched)
     except Refusal:
@@ -56,19 +70,23 @@ def _changed(writer: Writer, call: Call, parts: Parts, row: Row, change: Callabl
     resource, subresource = call.resource, call.route.subresource
     kind, strategy = resource.kind, resource.kind.strategy
     pieces = split(row.data)
-    kept = {name: piece for name, piece in pieces.items() if name not in touched}
+    named = "metadata" in touched
+    kept = {name: piece for name, piece in pieces.items() if name not in touched and name != "metadata"}
     if not parts.may_stay(subresource, kept) or (row.owners is not None and not known(row.owners, kind)):
         return False
-    new = change({name: decode(pieces[name]) for name in pieces if name in touched})
-    old = {name: decode(pieces[name]) for name in pieces if name in touched}
-    if "deletionTimestamp" in old["metadata"] or ("managedFields" in new["metadata"] and not subresource):
+    if not named and not may_stand(bytes(pieces["metadata"]), row.version):
         return False
-    writer.keep_identity(kind, row, old, new, call.request.method)
+    new = change({"metadata": {}} | {name: decode(pieces[name]) for name in pieces if name in touched})
+    old = {"metadata": {}} | {name: decode(pieces[name]) for name in pieces if name in touched}
+    if named:
+        if "deletionTimestamp" in old["metadata"] or ("managedFields" in new.setdefault("metadata", {}) and not subresource):
+            return False
+        writer.keep_identity(kind, row, old, new, call.request.method)
     parts.default(new)
     held = writer.owned(call, resource, row, old, new, None, subresource)
     operation = Attributes(call, resource, "UPDATE", row.namespace, row.name, new, old, subresource)
     admission = writer.admission
-    if admission.concerned(operation) or admission.mutating_webhooks(operation) or admission.validating_webhooks(operation):
+    if admission.concerned(operation) or (admission.asked(operation) if not named else admission.wanted(operation)):
         return False
     if subresource == "status":
         strategy.prepare_status(new, old)
@@ -80,8 +98,20 @@ def _changed(writer: Writer, call: Call, parts: Parts, row: Row, change: Callabl
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
     if new != old or held != row.held:
         left = {name: piece for name, piece in pieces.items() if name in kept or name in new}
+        if not named:
+            del new["metadata"]
         resource.collection.update(new, row, held, kept=left, counts=parts.counts(new, old))
     return True
+
+
+def says_whose(said: Any, row: Row) -> bool:
+    """Whether what a write says of metadata is no more than which object it is about."""
+    return isinstance(said, dict) and all(name in NAMES and getattr(row, name) == value for name, value in said.items())
+
+
+def may_stand(metadata: bytes, version: int) -> bool:
+    """Whether an object's metadata comes out of a write that does not name it as the bytes that it is, but for its version."""
+    return metadata.count(b'"resourceVersion":"%d"' % version) == 1 and b'"deletionTimestamp":' not in metadata
 
 
 def known(owners: Owners, kind: Kind) -> bool:

@@ -60,8 +60,11 @@ async def patch(writer: Writer, subresources: Subresources, call: Call) -> Respo
             row = call.resource.collection.newest(call.route.key)
             if row is not None and row.owners is not None:
                 old["metadata"]["managedFields"] = row.managed()
+        stays = not old["metadata"]  # as the bytes that it is: the patch says of it whose status this is (parts.py)
         new = apply(kind, old, document, media)
-        changed = named - METADATA if named is not None and only_names(document, old) else named
+        if stays:
+            new["metadata"] = {}
+        changed = named - METADATA if named is not None and (stays or only_names(document, old)) else named
         emptied = books and isinstance(new.get("metadata"), dict) and new["metadata"].get("managedFields") == []
         try:
             new = read_again(call, kind, new, changed)
@@ -78,10 +81,10 @@ async def patch(writer: Writer, subresources: Subresources, call: Call) -> Respo
             new["metadata"]["managedFields"] = []
         return new
 
-    row = None if books else await parts.modify(writer, call, change, named)
+    said = document.get("metadata") if isinstance(document, dict) else None
+    row = None if books else await parts.modify(writer, call, change, named, said)
     if row is not None:
         return writer.answer(call, 200, row, {})
-    said = document.get("metadata") if isinstance(document, dict) else None
     names_version = isinstance(said, dict) and bool(said.get("resourceVersion"))
     return await writer.modify(call, change, retry=not names_version)
 

@@ -267,8 +267,8 @@ class Collection:
         """Accepts a new state of `old`, which must be the newest; its fields keep their owners where nothing else is said.
 
         `kept` are the fields at the top in their order, metadata first, as the bytes that they are; those that the tree has are
-        the tree's.  `fields` are the selectable ones, where the caller knows them.  What does not count is of no interest to
-        those who keep books."""
+        the tree's.  Metadata that only `kept` has says its version in one place.  `fields` are the selectable ones, where the caller
+        knows them.  What does not count is of no interest to those who keep books."""
         return self._accept(MODIFIED, tree, old, old.held if held is None else held, kept, fields, counts)
 
     def delete(self, tree: Json, old: Row, held: Ownership | None = None) -> Write:
@@ -288,8 +288,13 @@ class Collection:
     ) -> Write:
         store = self.store
         version = store.version = store.version + 1
-        metadata = tree["metadata"]
-        metadata["resourceVersion"] = str(version)
+        metadata = tree.get("metadata")
+        if metadata is None:
+            assert old is not None
+            kept, labels = {**kept, "metadata": renumbered(kept["metadata"], old.version, version)}, old.labels
+        else:
+            metadata["resourceVersion"] = str(version)
+            labels = self.labels_of(metadata)
         if rest:
             data = b'{"metadata":%b,%b' % (encode(metadata), rest)
         elif kept:
@@ -299,11 +304,12 @@ class Collection:
         if fields is None:
             fields = self.fields_of(tree, kept, old.fields) if old is not None and kept else self.fields_of(tree)
         if old is None:
+            metadata = tree["metadata"]
             number, namespace, name = store.number(), store.intern(metadata.get("namespace", "")), metadata["name"]
+            uid = metadata.get("uid", "")
         else:
-            number, namespace, name = old.id, old.namespace, old.name
-        uid = old.uid if old is not None else metadata.get("uid", "")
-        row = Row(number, namespace, name, uid, version, data, self.labels_of(metadata), fields, held)
+            number, namespace, name, uid = old.id, old.namespace, old.name, old.uid
+        row = Row(number, namespace, name, uid, version, data, labels, fields, held)
         if old is not None:
             row.key = old.key  # the history keeps both rows
             if row.fields == old.fields:
@@ -388,6 +394,11 @@ def hand_out(collection: Collection, listeners: Iterable[Callable[[list[Event]],
 def forget_encoded(events: list[Event]) -> None:
     for event in events:
         event.encoded = {}
+
+
+def renumbered(metadata: msgspec.Raw, old: int, new: int) -> msgspec.Raw:
+    """Metadata of another version; the only place that says the old one is where it stands."""
+    return msgspec.Raw(bytes(metadata).replace(b'"resourceVersion":"%d"' % old, b'"resourceVersion":"%d"' % new))
 
 
 def field_text(tree: Any, path: tuple[str, ...]) -> str:

@@ -94,9 +94,9 @@ class Chain:
 
     def _chosen(self, attributes: Attributes) -> list[tuple[Hook, Resource]]:
         """By rules and selectors."""
-        return [pair for pair in self._by_rule(attributes) if self._selected(pair[0], attributes)]
+        return [pair for pair in self.by_rule(attributes) if self._selected(pair[0], attributes)]
 
-    def _by_rule(self, attributes: Attributes) -> tuple[tuple[Hook, Resource], ...]:
+    def by_rule(self, attributes: Attributes) -> tuple[tuple[Hook, Resource], ...]:
         """By the rules alone, each with the group and version in which the webhook wants to see the object."""
         if self._generation != self.registry.generation:
             self._generation = self.registry.generation
@@ -134,7 +134,7 @@ class Chain:
 
     def surely(self, attributes: Attributes) -> list[tuple[Hook, Resource]] | None:
         """The webhooks that are asked about such an object whatever it holds; None where its labels or a condition decide."""
-        if any(hook.object_selector or hook.conditions.entries or hook.unusable for hook, _ in self._by_rule(attributes)):
+        if any(hook.object_selector or hook.conditions.entries or hook.unusable for hook, _ in self.by_rule(attributes)):
             return None
         return self._chosen(attributes)
 

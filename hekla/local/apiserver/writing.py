@@ -272,7 +272,7 @@ class Writer:
         if route.subresource == "status":
             metadata.pop("managedFields", None)  # nobody's owners change through a status
             given: Json = {name: tree[name] for name in ("metadata", "status") if name in tree}
-            row = await parts.modify(self, call, lambda old: given, parts.STATUS)
+            row = await parts.modify(self, call, lambda old: given, parts.STATUS | parts.METADATA)
             if row is not None:
                 return self.answer(call, 200, row, {})
             tree = read_body(call)  # which the attempt has changed
