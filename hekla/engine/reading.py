@@ -211,8 +211,11 @@ def optional_amounts(quantities: Tree | None) -> Amounts:
 
 def waiting_time(annotations: Tree) -> float | None:
     for key in SLA_KEYS:
+        stated = annotations.get(key)
+        if not stated:
+            continue
         try:
-            length = seconds(annotations.get(key, ""))
+            length = seconds(stated)
         except ValueError:
             continue
         if length > 0:

@@ -237,11 +237,12 @@ class Group:
 
     __slots__ = ("allocated_domain", "counts", "effective", "min_available", "tasks", "topology", "uid")
 
-    def __init__(self, uid: str, min_available: int = 0) -> None:
+    def __init__(self, uid: str, min_available: int = 0, shared: Group | None = None) -> None:
+        """`shared`: whose tasks these are."""
         self.uid = uid
         self.min_available = min_available
-        self.tasks: dict[str, Task] = {}
-        self.counts = Counts()
+        self.tasks: dict[str, Task] = {} if shared is None else shared.tasks
+        self.counts: Counts = Counts() if shared is None else shared.counts
         self.topology: Topology | None = None
         """As its owner wrote it."""
         self.effective: Topology | None = None
@@ -283,8 +284,8 @@ class SubJob(Group):
 
     __slots__ = ("group", "job", "match_index", "nominated_domain")
 
-    def __init__(self, job: Job, uid: str, group: str, min_available: int) -> None:
-        super().__init__(uid, min_available)
+    def __init__(self, job: Job, uid: str, group: str, min_available: int, shared: Group | None = None) -> None:
+        super().__init__(uid, min_available, shared)
         self.job = job
         self.group = group
         self.match_index = 0
@@ -420,11 +421,10 @@ class Job(Group):
         """The one sub-job of a job without policies."""
         found = self.sub_jobs.get(self.key)
         if found is None:
-            found = SubJob(self, self.key, self.key, self.min_available if not self.policies else 1)
+            found = (
+                SubJob(self, self.key, self.key, 1, None) if self.policies else SubJob(self, self.key, self.key, self.min_available, self)
+            )
             found.topology = self.topology
-            if not self.policies:
-                found.counts = self.counts
-                found.tasks = self.tasks
             self.sub_jobs[self.key] = found
         return found
 
