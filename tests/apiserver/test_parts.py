@@ -68,11 +68,12 @@ SCHEMA = {
             "properties": {
                 "phase": {"type": "string", "enum": ["Good", "Bad"]},
                 "count": {"type": "integer", "minimum": 0, "default": 1},
+                "message": {"type": "string"},
                 "conditions": {
                     "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"],
                     "items": {"type": "object", "required": ["type"], "properties": {
                         "type": {"type": "string"}, "status": {"type": "string"}, "deep": {"type": "object", "properties": {
-                            "x": {"type": "integer"}}}}},
+                            "x": {"type": "integer"}}}, "lastTransitionTime": {"type": "string", "format": "date-time"}}},
                 },
             },
         },

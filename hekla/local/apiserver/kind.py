@@ -7,6 +7,7 @@ trees in, JSON trees or errors out, no clock and no I/O (what needs a cluster's 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -62,6 +63,8 @@ class Parts:
     """(new, old, kept, subresource): whether the new state is valid.  What is wrong with it the whole object tells."""
     counts: Callable[[Json, Json], bool] = lambda new, old: False
     """(new, old): whether a quota may see the object with other eyes now."""
+    texts: Callable[[], re.Pattern[bytes] | None] = lambda: None
+    """Finds the texts of a status that decide about nothing (objects.texts); None where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -238,7 +238,7 @@ class Book:
         difference = merging.compare(scope.node, old, new, Marks(values), scope.without)
         if not (difference.added or difference.modified or difference.removed):
             return held
-        now = self._clock.now()[0] if timed else 0
+        now = self.now() if timed else 0
         if len(owners.heads) > ownership.MOST_UPDATERS or any(head.version != scope.version for head in owners.heads):
             return self.compact(ownership.updated(scope, old, new, owners.shares(stamps), owner, now))
         key = (owners, owner, difference, known_values)
@@ -253,7 +253,7 @@ class Book:
             return NOBODY
         times = (*owners.times.unpack_from(stamps), now)
         entries = [(head, times[source]) for head, source in zip(heads, sources, strict=True)]
-        return self._packed(entries, [values[number] for number in wanted])
+        return self.packed(entries, [values[number] for number in wanted])
 
     def _update(
         self, scope: Scope, owners: Owners, owner: Owner, difference: merging.Difference
@@ -282,7 +282,7 @@ class Book:
         for owner, share in sorted(shares.items(), key=lambda pair: ownership.order_of(*pair)):
             text = _KEY.sub(number, fieldsets.text(share.fields))
             entries.append((self._head(owner, share.version, text), share.time))
-        return self._packed(entries, values)
+        return self.packed(entries, values)
 
     def read(self, entries: Any) -> Ownership | None:
         """managedFields that a client or the disk holds; None where they cannot be read."""
@@ -304,7 +304,11 @@ class Book:
             owners = self._owners[heads] = Owners(heads)
         return owners
 
-    def _packed(self, entries: list[tuple[Head, int]], values: list[str]) -> Ownership:
+    def now(self) -> int:
+        return self._clock.now()[0]
+
+    def packed(self, entries: list[tuple[Head, int]], values: list[str]) -> Ownership:
+        """(entry, when it changed last) of each owner, and the keys that the entries name by number, as a row holds them."""
         if len(entries) > 1:
             entries.sort(key=_order)
         owners = self._shared(tuple([head for head, _ in entries]))

@@ -45,6 +45,11 @@ async def patch(writer: Writer, subresources: Subresources, call: Call) -> Respo
     if call.request.option("force"):
         forbidden = FieldError("force", "FieldValueForbidden", "Forbidden: may not be specified for non-apply patch")
         raise invalid_option("PatchOptions", [forbidden])
+    statement = writer.statements.read(call, media)
+    if statement is not None:
+        write = writer.statements.write(call, statement)
+        if write is not None:
+            return writer.answer(call, 200, await writer.stored(write), {})
     document = read_patch(call.request.body, media)
     books = b"managedFields" in call.request.body
     if call.route.subresource == "scale":
@@ -84,6 +89,8 @@ async def patch(writer: Writer, subresources: Subresources, call: Call) -> Respo
     said = document.get("metadata") if isinstance(document, dict) else None
     row = None if books else await parts.modify(writer, call, change, named, said)
     if row is not None:
+        if statement is not None:
+            writer.statements.learn(call, statement, row)
         return writer.answer(call, 200, row, {})
     names_version = isinstance(said, dict) and bool(said.get("resourceVersion"))
     return await writer.modify(call, change, retry=not names_version)

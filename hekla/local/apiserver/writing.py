@@ -29,6 +29,7 @@ from hekla.local.apiserver.owners import NOBODY, Ownership
 from hekla.local.apiserver.registry import Registry, Resource
 from hekla.local.apiserver.restrictions import differs_outside, new_finalizers
 from hekla.local.apiserver.scopes import scope_of
+from hekla.local.apiserver.statements import Statements
 from hekla.local.apiserver.status import Refusal, already_exists, bad_request, conflict, internal, invalid, method_not_allowed, not_found
 from hekla.local.apiserver.store import Row, Store, Write, WriteLost, decode, encode
 
@@ -56,6 +57,7 @@ class Writer:
         self.registry = registry
         self.admission = admission
         self.moulds = Moulds(store, registry, admission)
+        self.statements = Statements(self)
 
     # --- create ---------------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ schemas take milliseconds.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from hekla.local.apiserver.objects.errors import BadBody
 from hekla.local.apiserver.objects.gowords import printed, type_of
 from hekla.local.apiserver.objects.scale import Scale
 from hekla.local.apiserver.objects.strategies import keep_status
+from hekla.local.apiserver.objects.texts import of_schema
 from hekla.local.apiserver.objects.validation.metadata import metadata as check_metadata
 
 VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
@@ -72,7 +74,7 @@ def _kind(spec: Json, version: Json, stored: str) -> Kind:
             validate_status=behaviour.validate_status,
             generation=True,
             unconditional_update=False,
-            parts=Parts(behaviour.may_stay, behaviour.fill, behaviour.parts_fit),
+            parts=Parts(behaviour.may_stay, behaviour.fill, behaviour.parts_fit, texts=behaviour.texts),
             moulded=Moulded(behaviour.may_be_moulded, behaviour.metadata_alone),
         ),
         decode=behaviour.decode,
@@ -141,6 +143,7 @@ class _Rules:
         self._prune: schema.Pruner | None = None
         self._default: schema.Defaulter | None = None
         self._check: schema.Checker | None = None
+        self._texts: re.Pattern[bytes] | None = None
         self._check_change: schema.ChangeChecker | None = None
         self._whole: frozenset[str] | None = None
         """Fields at the top that no write goes without; None: all of them."""
@@ -157,6 +160,8 @@ class _Rules:
         self._ask = schema_rules.asker(self._schema, identity) if self._has_rules else None
         if self._check is None or self._check_change is not None:
             self._whole = schema.never_apart(self._schema)
+        if not self._has_rules:
+            self._texts = of_schema(self._schema.get("properties", {}).get("status"))
         self._compiled = True
 
     # --- strategy -------------------------------------------------------------------------------------------------------
@@ -235,6 +240,11 @@ class _Rules:
         if not self._compiled:
             self._compile()
         return not self._has_rules and schema.bare(self._schema.get("properties", {}).get("metadata"))
+
+    def texts(self) -> re.Pattern[bytes] | None:
+        if not self._compiled:
+            self._compile()
+        return self._texts
 
     @staticmethod
     def metadata_alone(tree: Json) -> list[FieldError]:

@@ -14,6 +14,7 @@ from hekla.local.apiserver.fresh import now
 from hekla.local.apiserver.kind import FieldError, Moulded, Parts, nothing
 from hekla.local.apiserver.objects.defaults import DEFAULTS
 from hekla.local.apiserver.objects.defaults.pod import first_status
+from hekla.local.apiserver.objects.texts import OF_POD
 from hekla.local.apiserver.objects.validation import (
     core,
     definitions,
@@ -513,7 +514,9 @@ def parts(key: tuple[str, str]) -> Parts | None:
     def fits(new: Json, old: Json, kept: Collection[str], subresource: str) -> bool:
         return not (status if subresource else update)(new, old)
 
-    return Parts(may_stay, nothing, fits, _ends if key == ("", "Pod") else lambda new, old: False)
+    if key != ("", "Pod"):
+        return Parts(may_stay, nothing, fits)
+    return Parts(may_stay, nothing, fits, _ends, lambda: OF_POD)
 
 
 def _ends(new: Json, old: Json) -> bool:
