@@ -328,9 +328,10 @@ def check_accept(request: Request, found: Route) -> None:
 
 
 def warned(call: Call, refusal: Refusal) -> Response:
-    """A refusal with the warnings that the body had earned before it; without any it goes its usual way."""
-    if not call.warnings:
-        raise refusal
+    """A refusal with the warnings that the body had earned before it.
+
+    Not raised again from here: it would hold this frame, which holds it, and the body would stay until the garbage collector comes by.
+    """
     answer = refusal.response()
     for text in reversed(call.warnings):
         warn(answer, text)
