@@ -353,7 +353,10 @@ class Client:
                 return answer
             failure = from_answer(answer.status, answer.body, retry_after=answer.header(b"retry-after"))
             if attempt >= RETRIES or not await self._worth_retrying(failure, attempt):
-                raise failure
+                try:
+                    raise failure
+                finally:
+                    del failure  # it holds this frame: holding it here, both and the body would stay until the garbage collector comes by
             attempt += 1
 
     async def _worth_retrying(self, error: ApiError, attempt: int) -> bool:

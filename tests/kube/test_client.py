@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,33 @@ from hekla.kube.http.client import Target
 from hekla.kube.http.message import Request, Response
 from hekla.kube.http.server import serve
 from tests.kube.scripted_api import answer, config_map, expired, scripted_api, status
+
+
+async def test_what_was_refused_goes_with_its_error(tmp_path: Path) -> None:
+    async def handle(request: Request) -> Response:
+        return answer(409, status(409, "AlreadyExists"))
+
+    server = await serve(handle, unix=tmp_path / "s")
+    async with Client(Connection(Target(unix=str(tmp_path / "s")))) as client:
+        made = ConfigMap(metadata=ObjectMeta(name="a", namespace="ns"), data={"x": "y" * 1000})
+
+        async def refused(times: int) -> None:
+            for _ in range(times):
+                try:
+                    await client.create(CONFIG_MAP, made)
+                except errors.AlreadyExists:
+                    continue
+                raise AssertionError("it was made")
+
+        await refused(3)  # what is made once
+        gc.collect()
+        gc.disable()
+        try:
+            await refused(50)
+            assert gc.collect() < 50
+        finally:
+            gc.enable()
+    await server.close(grace=0)
 
 
 async def test_what_each_call_sends(tmp_path: Path) -> None:
