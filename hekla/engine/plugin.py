@@ -164,7 +164,7 @@ class Plugin:
     cycle, jobs or other objects.  Then nodes that were chosen ahead in one cycle hold in the next.  Not inherited."""
 
     one_at_a_time: bool = False
-    """Whether it has to hear of each pod that is placed by itself, not of several of a class together."""
+    """Whether each pod is a case of its own to it, also among those of a class: it is asked about each, and hears of each by itself."""
 
     asks_alike: ClassVar[bool] = False
     """Whether its `preemptable` and `reclaimable` take of the claimer only its queue, namespace, priorities, class, labels and marks and

@@ -43,7 +43,9 @@ class Refused:
 
         Placing only ever takes room away, so who refuses it now refused it then, but for the node that it took.
         """
-        if not task.role or at >= len(tasks) or tasks[at].pods is task.pods or not _another(tasks, at, task):
+        if not task.role or at >= len(tasks):
+            return
+        if not self.session.hooks.pipeline.one_at_a_time and (tasks[at].pods is task.pods or not _another(tasks, at, task)):
             return
         session, placed = self.session, tasks[at - 1]
         if session.state.nodes.rows.get(placed.nominated) == placed.row:

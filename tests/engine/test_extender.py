@@ -162,3 +162,25 @@ def test_it_hears_of_each_pod() -> None:
     assert len(tried) == 5
     assert sorted(name for verb, name in told[3:] if verb == "deallocate") == sorted(tried)
     assert {body["task"]["NodeName"] for _, body, _ in asked[:3]} <= {"n1", "n2"}
+
+
+@pytest.mark.parametrize("role", ["", "worker"])
+def test_it_is_asked_about_each_pod(role: str) -> None:
+    wish = {"0": "n2", "1": "n1", "2": "n2"}
+
+    def score(body: Mapping[str, Any]) -> Any:
+        return {"nodeScore": {wish[body["task"]["Name"].rpartition("-")[2]]: 9.0}}
+
+    here, asked = world({"prioritize": score}, prioritizeVerb="prioritize")
+    here.job("a", pods=3, cpu=1, role=role)
+    assert [node for _, node in sorted(here.run().bound().items())] == ["n2", "n1", "n2"]
+    assert len(asked) == 3
+
+
+def test_what_refused_a_pod_is_not_asked_about_others_of_its_role() -> None:
+    def only_first(body: Mapping[str, Any]) -> Any:
+        return {"status": "no" if body["task"]["Name"].endswith("0") and body["node"]["Name"] == "n1" else "", "code": 2}
+
+    here, _ = world({"predicate": only_first}, predicateVerb="predicate")
+    here.job("a", pods=2, cpu=1, role="worker")
+    assert here.run().nodes_of("a") == {"n2"}

@@ -429,7 +429,7 @@ def allocate_tasks(session: Session, queue: Queue, sub_job: SubJob, tasks: list[
     refused = Refused(session)
     while at < len(tasks):
         task = tasks[at]
-        run = _run_length(tasks, at)
+        run = _run_length(session, tasks, at)
         wanted = min(run, MANY if all_at_once else session.tasks_until_ready(sub_job))
         if near:
             wanted, task.allocated_domain = 1, domain  # Each placement says where the next had best be.
@@ -464,7 +464,7 @@ def allocate_tasks(session: Session, queue: Queue, sub_job: SubJob, tasks: list[
             if scope is not None and errors.reasons and errors.reasons[0].filter != "prefilter":
                 errors.hyper_node = within
             # What does not fit now does not fit for the others of its class either.
-            failed = tasks[at : at + _run_length(tasks, at)]
+            failed = tasks[at : at + _run_length(session, tasks, at)]
             for one in failed:
                 job.fit_errors[one.key] = errors
             failed_roles.add(failed[0].role)
@@ -527,8 +527,10 @@ def place(
     return done, None, False
 
 
-def _run_length(tasks: list[Task], at: int) -> int:
+def _run_length(session: Session, tasks: list[Task], at: int) -> int:
     """How many tasks from here on are the same to every plugin."""
+    if session.hooks.pipeline.one_at_a_time:
+        return 1
     first = tasks[at]
     end = at + 1
     while end < len(tasks):

@@ -66,7 +66,7 @@ class Extender(Plugin):
 
     def __init__(self, arguments: ExtenderArguments, flags: Mapping[str, bool]) -> None:
         super().__init__(arguments, flags)
-        self.one_at_a_time = bool(arguments.allocate or arguments.deallocate)
+        self.one_at_a_time = bool(arguments.predicate or arguments.prioritize or arguments.allocate or arguments.deallocate)
 
     def open(self, session: Session) -> None:
         self.session = session
