@@ -14,19 +14,21 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "code"),
+    ("method", "path", "name", "wrong", "code"),
     [
-        ("POST", MAPS, 422),
-        ("POST", "/api/v1/namespaces/gone/configmaps", 404),
-        ("PUT", f"{MAPS}/none", 404),
-        ("POST", "/api/v1/nothing", 404),
+        ("POST", MAPS, "NOT A NAME", "y", 422),
+        ("POST", MAPS, "a", 1, 400),
+        ("POST", "/api/v1/namespaces/gone/configmaps", "a", "y", 404),
+        ("PUT", f"{MAPS}/a", "a", "y", 404),
+        ("PUT", f"{MAPS}/a", "a", 1, 400),
+        ("POST", "/api/v1/nothing", "a", "y", 404),
     ],
 )
-async def test_a_refused_body_goes_with_its_request(tmp_path: Path, method: str, path: str, code: int) -> None:
+async def test_a_refused_body_goes_with_its_request(tmp_path: Path, method: str, path: str, name: str, wrong: str | int, code: int) -> None:
     made = Inside(tmp_path)
     await made.server.start()
     await made.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "default"}})
-    body = {"metadata": {"name": "none" if code == 404 else "NOT A NAME"}, "data": {"x": "y" * 1000}}
+    body = {"metadata": {"name": name}, "data": {"x": "y" * 1000, "y": wrong}}
 
     async def refused(times: int) -> None:
         for _ in range(times):

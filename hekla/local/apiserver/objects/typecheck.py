@@ -38,12 +38,16 @@ class Findings:
         self._first: Mismatch | None = None
 
     def mismatch(self, error: Mismatch) -> None:
-        self._first = self._first or error
+        self._first = self._first or error.with_traceback(None)  # which would hold these findings
 
     def settle(self) -> None:
-        """Raises what was wrong, if anything."""
-        if self._first is not None:
-            raise self._first
+        """Raises what was wrong, if anything; once, for what is raised holds the frame that it is raised from."""
+        first, self._first = self._first, None
+        if first is not None:
+            try:
+                raise first
+            finally:
+                del first
 
     def unknown(self, path: str) -> None:
         self._texts.append(f'unknown field "{path}"')
