@@ -224,7 +224,8 @@ class State:
         )
         task.scheduled = scheduled_at(status)
         task.condition = condition_of(status)
-        task.stated = pod_stated_by(meta, stays)
+        if spec.get("nodeName"):  # of thousands that wait it would only take room in the processor's caches
+            task.stated = pod_stated_by(meta, stays)
         return task
 
     def _join(self, task: Task, meta: Tree, scheduler: str) -> None:

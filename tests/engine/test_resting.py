@@ -134,8 +134,8 @@ def test_what_a_pod_said_before_is_not_read_again(monkeypatch: pytest.MonkeyPatc
     world.nodes("n1")
     world.job("train", cpu=1)
     world.run()
-    monkeypatch.setattr(engine_state.State, "read_task", None)
     world.settle()
+    monkeypatch.setattr(engine_state.State, "read_task", None)
     (tree,) = world.pods.values()
     tree["status"]["phase"] = "Running"
     world.state.upsert_pod(tree)
