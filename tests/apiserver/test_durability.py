@@ -6,7 +6,6 @@ import asyncio
 import os
 import resource
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -14,9 +13,11 @@ import time
 from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
 
 from hekla.local.apiserver.journal import Journal, StorageError
+from hekla.local.apiserver.logwriter import logs
 from hekla.local.apiserver.store import Collection, Event, Store, WriteLost
 from tests.apiserver.http import CONFIG_MAPS, Http, config_map, until
 from tests.apiserver_process import ApiServerProcess
@@ -165,15 +166,9 @@ def test_signals_end_it_cleanly(tmp_path: Path, number: signal.Signals) -> None:
 # the store by itself
 
 
-class FullDisk(Journal):
-    """A journal whose disk fills up."""
-
-    full = False
-
-    def _write(self, rows: list[object]) -> None:  # type: ignore[override]
-        if self.full:
-            raise sqlite3.OperationalError("database or disk is full")
-        super()._write(rows)  # type: ignore[arg-type]
+def limit_files(process: int, limit: int) -> None:
+    """No file of the process may grow past that; it is told so by every write, as by a full disk."""
+    resource.prlimit(process, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
 
 
 def tree(name: str, **data: str) -> dict[str, object]:
@@ -182,28 +177,29 @@ def tree(name: str, **data: str) -> dict[str, object]:
 
 @pytest.fixture
 def collection(tmp_path: Path) -> Collection:
-    return Store(FullDisk(tmp_path)).collection("things", {})
+    return Store(Journal(tmp_path)).collection("things", {})
 
 
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="needs prlimit(2), to limit a running process")
 async def test_a_full_disk_refuses_and_undoes(collection: Collection) -> None:
     store = collection.store
     store.start()
     journal = store.journal
-    assert isinstance(journal, FullDisk)
+    writer = journal.writer
     kept = await collection.create(tree("kept", a="1")).done
     told: list[str] = []
     collection.listeners.add(lambda events: told.extend(event.row.name for event in events))
-    journal.full = True
+    limit_files(writer, sum(file.stat().st_size for file in logs(journal.directory)) + 20)
     lost = collection.create(tree("lost"))
     changed = collection.update(tree("kept", a="2"), kept)
     later = collection.update(tree("kept", a="3"), changed.row)
     results = await asyncio.gather(lost.done, changed.done, later.done, return_exceptions=True)
     assert [type(result) for result in results] == [WriteLost] * 3
-    assert "disk is full" in str(results[0])
+    assert "File too large" in str(results[0])
     assert collection.newest("lost") is None
     assert collection.newest("kept") is kept
     assert told == []
-    journal.full = False
+    limit_files(writer, resource.RLIM_INFINITY)
     again = await collection.update(tree("kept", a="4"), kept).done
     assert again.version > kept.version
     assert told == ["kept"]
@@ -272,9 +268,8 @@ def test_a_disk_that_takes_no_more_refuses_clearly_and_recovers(tmp_path: Path) 
         http = Http(server)
         http.post(CONFIG_MAPS, config_map("first"))
         assert server.process is not None
-        pid = server.process.pid
-        limit = sum(file.stat().st_size for file in server.data.glob("state.db*")) + 300_000
-        resource.prlimit(pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+        (writer,) = psutil.Process(server.process.pid).children()
+        limit_files(writer.pid, 300_000)
         stored, refused_with = [], ""
         for number in range(200):
             answer = http.post(CONFIG_MAPS, config_map(f"c{number}", data={"x": "y" * 20_000}))
@@ -286,7 +281,7 @@ def test_a_disk_that_takes_no_more_refuses_clearly_and_recovers(tmp_path: Path) 
                 break
         assert "the write could not be stored" in refused_with
         assert http.get(CONFIG_MAPS).names == sorted(["first", *stored])
-        resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        limit_files(writer.pid, resource.RLIM_INFINITY)
         assert http.post(CONFIG_MAPS, config_map("after")).status == 201
         server.restart(kill=True)
         assert Http(server).get(CONFIG_MAPS).names == sorted(["first", "after", *stored])

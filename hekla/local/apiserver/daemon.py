@@ -8,7 +8,6 @@ import gc
 import logging
 import os
 import ssl
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -116,8 +115,6 @@ async def serve(daemon: plumbing.Daemon, journal: Journal, files: Files) -> None
     for name in store.unclaimed():
         log.warning("%s are stored, but nothing serves them", name)
     doors: list[Door] = []
-    # A waiting commit thread gets the interpreter after half a millisecond, not after the standard five.
-    sys.setswitchinterval(0.0005)
     try:
         await server.start()
         port = await open_doors(server, options, files, doors)
@@ -129,7 +126,7 @@ async def serve(daemon: plumbing.Daemon, journal: Journal, files: Files) -> None
         gc.collect()
         gc.freeze()
         log.info("serving on https://%s:%d%s", options.bind_address, port, f" and {options.unix_socket}" if options.unix_socket else "")
-        await asyncio.Event().wait()
+        await journal.lost()
     finally:
         server.stop()
         await asyncio.gather(*(door.close() for door in doors))

@@ -1,50 +1,40 @@
-"""The disk under the store: one SQLite file, one writing thread, group commit.
+"""The disk under the store: one SQLite file and, in front of it, a log that a process of its own writes (`logwriter`); group commit.
 
-Rows are handed over by the event loop and gather while the thread waits for the disk; each turn of the thread writes all that
-has gathered as ONE statement.  One statement, because every step of SQLite lets go of the interpreter lock and has to win it back
-from a busy event loop: row by row, a batch of 64 waited for the lock far longer than for the disk.  That is also why a
-deletion is not a DELETE but a row whose data is NULL (its number is given to the next new object), and why the version
-counter is row 0 of the same table.
+Rows are handed over in the event loop.  All that gathers in one step of it, or while the disk is at work, is one frame of the log, and is
+answered when that is on the disk.  A deletion is a row whose data is NULL; its number is given to the next new object.
 """
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
+import logging
 import os
+import socket
 import sqlite3
-import threading
+import subprocess
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-COUNTER = 0
-"""The number of the row that carries the newest resourceVersion."""
-ROWS_A_STATEMENT = 2000
-BUSY = 4
-"""Rows in a transaction from which on the next one waits a moment for more."""
-GATHER_SECONDS = 0.0015
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS objects (
-    id INTEGER PRIMARY KEY,
-    collection TEXT,
-    key TEXT,
-    version INTEGER NOT NULL,
-    data BLOB
-)
-"""
+import msgspec
 
+from hekla.local.apiserver import logwriter
+from hekla.local.apiserver.logwriter import COUNTER, DATABASE, LENGTH, Damaged, Record
 
-class Record(NamedTuple):
-    """A row as it lies on the disk; data None marks a free number."""
+__all__ = ["COUNTER", "Journal", "Record", "Statistics", "StorageError"]
 
-    id: int
-    collection: str | None
-    key: str | None
-    version: int
-    data: bytes | None
+log = logging.getLogger(__name__)
+
+RELEASE_SECONDS = 10.0
+"""For the log writer of a server that has ended, which holds the lock until it has ended, too."""
+SETTLE_SECONDS = 20.0
+"""For the log writer at the end; what it has not settled by then the next server does."""
 
 
 class StorageError(Exception):
@@ -53,23 +43,25 @@ class StorageError(Exception):
 
 @dataclass(slots=True)
 class Statistics:
-    """What the commit thread has done, for /metrics."""
+    """What has been committed, for /metrics."""
 
     transactions: int = 0
     rows: int = 0
     seconds: float = 0.0
+    """From when rows were sent until the answer came."""
     failures: int = 0
 
 
 class Journal:
-    """The file, its lock and its writing thread.
+    """The files, their lock and the process that writes them.
 
-    `done(batch, error)` is called in the thread after each transaction; with an error, the thread stands still until `resume`.
+    `done(batch, error)` is called in the loop after each transaction; with an error, nothing of it is there, nor of what waits, which has
+    to be taken back.
     """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.path = directory / "state.db"
+        self.path = directory / DATABASE
         self.statistics = Statistics()
         self._lock = self._take_lock()
         try:
@@ -78,12 +70,12 @@ class Journal:
             os.close(self._lock)
             raise
         self._waiting: deque[tuple[Record, Any]] = deque()
-        self._condition = threading.Condition()
+        self._sent: list[Any] = []
+        """Tickets of the rows that the disk is asked to take."""
+        self._sent_at = 0.0
+        self._answer = b""
+        self._writer: subprocess.Popen[bytes] | None = None
         self._closing = False
-        self._halted = False
-        self._busy = False
-        self._thread: threading.Thread | None = None
-        self._done: Callable[[list[Any], Exception | None], None] | None = None
 
     def _take_lock(self) -> int:
         try:
@@ -91,38 +83,43 @@ class Journal:
             lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise StorageError(f"the data directory {self.directory} cannot be used: {error.strerror}") from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            holder = os.pread(lock, 32, 0).decode("ascii", "replace").strip()
-            os.close(lock)
-            who = f"process {holder}" if holder else "another process"
-            raise StorageError(f"the data directory {self.directory} is in use by {who}; one API server serves one directory") from error
+        deadline = time.monotonic() + RELEASE_SECONDS
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError as error:
+                holder = os.pread(lock, 32, 0).decode("ascii", "replace").strip()
+                if not _has_ended(holder) or time.monotonic() > deadline:
+                    os.close(lock)
+                    who = f"process {holder}" if holder else "another process"
+                    raise StorageError(
+                        f"the data directory {self.directory} is in use by {who}; one API server serves one directory"
+                    ) from error
+            time.sleep(0.01)
         os.ftruncate(lock, 0)
         os.pwrite(lock, str(os.getpid()).encode(), 0)
         return lock
 
     def _open(self) -> sqlite3.Connection:
+        advice = "restore it from a copy, or move it away to start empty"
         try:
-            database = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, cached_statements=512)
-            os.chmod(self.path, 0o600)
+            database = logwriter.opened(self.path)
             verdict = [row[0] for row in database.execute("PRAGMA quick_check(3)")]
             if verdict != ["ok"]:
-                raise StorageError(
-                    f"the database {self.path} is damaged and is not served ({'; '.join(verdict)}); "
-                    "restore it from a copy, or move it away to start empty"
-                )
-            database.execute("PRAGMA journal_mode=WAL")
-            database.execute("PRAGMA synchronous=FULL")
-            database.execute("PRAGMA wal_autocheckpoint=4000")
-            database.execute(SCHEMA)
+                raise StorageError(f"the database {self.path} is damaged and is not served ({'; '.join(verdict)}); {advice}")
+            for left in logwriter.logs(self.directory):
+                logwriter.settle(database, left)
         except sqlite3.DatabaseError as error:
-            advice = "restore it from a copy, or move it away to start empty"
             raise StorageError(f"the database {self.path} cannot be read and is not served ({error}); {advice}") from error
+        except (Damaged, msgspec.DecodeError) as error:
+            raise StorageError(f"what was written last is damaged and is not served ({error}); {advice}") from error
+        except OSError as error:
+            raise StorageError(f"the data directory {self.directory} cannot be used: {error.strerror}") from error
         return database
 
     def records(self) -> Iterator[Record]:
-        """All rows, free numbers and the counter included."""
+        """All rows, free numbers and the counter included; to be read before the start."""
         try:
             for row in self._database.execute("SELECT id, collection, key, version, data FROM objects ORDER BY id"):
                 yield Record(*row)
@@ -130,89 +127,123 @@ class Journal:
             raise StorageError(f"the database {self.path} cannot be read and is not served ({error})") from error
 
     def start(self, done: Callable[[list[Any], Exception | None], None]) -> None:
+        """Begins to write; call it in the event loop."""
+        self._database.close()  # from now on it is the writer's
         self._done = done
-        self._thread = threading.Thread(target=self._run, name="commit", daemon=True)
-        self._thread.start()
+        self._loop = asyncio.get_running_loop()
+        self._lost: asyncio.Future[None] = self._loop.create_future()
+        self._channel, theirs = socket.socketpair()
+        with theirs:
+            command = [sys.executable, "-I", logwriter.__file__, str(self.directory), str(theirs.fileno())]
+            self._writer = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(), self._lock))
+        self._channel.setblocking(False)
+        self._loop.add_reader(self._channel, self._hear)
+
+    @property
+    def writer(self) -> int:
+        """The process that writes."""
+        assert self._writer is not None
+        return self._writer.pid
 
     def append(self, record: Record, ticket: Any) -> None:
         """Hands a row over; the ticket comes back through `done`."""
         waiting = self._waiting
         waiting.append((record, ticket))
-        if len(waiting) == 1:
-            # The thread looks for rows under the lock before it waits, so it is either told of this one or has seen it.
-            with self._condition:
-                self._condition.notify()
+        if len(waiting) == 1 and not self._sent:
+            self._loop.call_soon(self._send)
 
     def take_back(self) -> list[Any]:
         """What is still waiting, taken out of the queue (after a failure)."""
-        return [ticket for _, ticket in self._taken()]
+        tickets = [ticket for _, ticket in self._waiting]
+        self._waiting.clear()
+        return tickets
 
-    def _taken(self) -> list[tuple[Record, Any]]:
-        """What waits now; what comes meanwhile waits on."""
-        waiting = self._waiting
-        return [waiting.popleft() for _ in range(len(waiting))]
+    async def lost(self) -> None:
+        """Raises StorageError when the writer has ended by itself; what it had not answered may be on the disk or not."""
+        await self._lost
 
-    def resume(self) -> None:
-        with self._condition:
-            self._halted = False
-            self._condition.notify()
-
-    def close(self) -> None:
-        """Writes what is waiting, then closes the file."""
-        with self._condition:
-            self._closing = True
-            self._condition.notify()
-        if self._thread is not None:
-            self._thread.join()
-        self._database.close()
+    async def close(self) -> None:
+        """Has what is waiting written and settled."""
+        self._closing = True
+        if self._writer is None:
+            self._database.close()
+        else:
+            while (self._sent or self._waiting) and not self._lost.done():
+                await asyncio.sleep(0.005)
+            self._channel.setblocking(True)
+            ended = partial(self._writer.wait, SETTLE_SECONDS)
+            try:
+                self._channel.sendall(LENGTH.pack(0))
+                await self._loop.run_in_executor(None, ended)
+            except (OSError, subprocess.TimeoutExpired):
+                self._writer.kill()
+                self._writer.wait()
+            self._loop.remove_reader(self._channel)
+            self._channel.close()
         os.close(self._lock)
 
-    def _run(self) -> None:
-        assert self._done is not None
-        while True:
-            with self._condition:
-                while not self._closing and (self._halted or not self._waiting):
-                    self._condition.wait()
-                if self._halted or not self._waiting:
-                    return
-                gather = self._busy
-            if gather:
-                # Under load a short wait makes one transaction of several: the disk is asked less often, and nobody waits longer.
-                time.sleep(GATHER_SECONDS)
-            batch = self._taken()
-            self._busy = len(batch) >= BUSY
-            started = time.perf_counter()
-            error = self._commit([record for record, _ in batch])
-            self.statistics.seconds += time.perf_counter() - started
-            self.statistics.transactions += 1
-            self.statistics.rows += len(batch)
-            if error is not None:
-                self.statistics.failures += 1
-                with self._condition:
-                    self._halted = True
-            self._done([ticket for _, ticket in batch], error)
+    def _send(self) -> None:
+        """What waits becomes the next frame."""
+        waiting = self._waiting
+        if self._sent or not waiting:
+            return
+        self._sent = [ticket for _, ticket in waiting]
+        rows = msgspec.msgpack.encode([record for record, _ in waiting])
+        waiting.clear()
+        self._sent_at = time.perf_counter()
+        self._push(memoryview(LENGTH.pack(len(rows)) + rows))
 
-    def _commit(self, records: list[Record]) -> Exception | None:
-        """Writes records and the counter in one transaction; the error when that failed, and then nothing is written."""
-        # The last row of an object wins, as REPLACE would have it; written once.
-        rows = {record.id: record for record in records}
-        rows[COUNTER] = Record(COUNTER, None, None, max(record.version for record in records), b"")
+    def _push(self, rest: memoryview) -> None:
         try:
-            everything = list(rows.values())
-            if len(everything) <= ROWS_A_STATEMENT:
-                self._write(everything)
-                return None
-            self._database.execute("BEGIN")
-            for start in range(0, len(everything), ROWS_A_STATEMENT):
-                self._write(everything[start : start + ROWS_A_STATEMENT])
-            self._database.execute("COMMIT")
-        except sqlite3.Error as error:
-            if self._database.in_transaction:
-                self._database.execute("ROLLBACK")
-            return error
-        return None
+            rest = rest[self._channel.send(rest) :]
+        except BlockingIOError:
+            pass
+        except OSError:
+            return  # the writer has gone, which `_hear` is about to learn
+        if rest:
+            self._loop.add_writer(self._channel, self._push_on, rest)
 
-    def _write(self, rows: list[Record]) -> None:
-        values = ",".join(["(?,?,?,?,?)"] * len(rows))
-        flat = [value for row in rows for value in row]
-        self._database.execute(f"INSERT OR REPLACE INTO objects (id, collection, key, version, data) VALUES {values}", flat)
+    def _push_on(self, rest: memoryview) -> None:
+        self._loop.remove_writer(self._channel)
+        self._push(rest)
+
+    def _hear(self) -> None:
+        """An answer, or the end of the writer."""
+        try:
+            heard = self._channel.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            heard = b""
+        if not heard:
+            self._loop.remove_reader(self._channel)
+            self._loop.remove_writer(self._channel)
+            if not self._closing:
+                error = StorageError(f"the process that writes to {self.directory} has ended, and may have stored what it was given last")
+                self._lost.set_exception(error)
+                self._done(self._sent, error)
+            return
+        self._answer += heard
+        if len(self._answer) < LENGTH.size or len(self._answer) < LENGTH.size + LENGTH.unpack_from(self._answer)[0]:
+            return
+        text, self._answer = self._answer[LENGTH.size :].decode(), b""
+        batch, self._sent = self._sent, []
+        self.statistics.seconds += time.perf_counter() - self._sent_at
+        self.statistics.transactions += 1
+        self.statistics.rows += len(batch)
+        self.statistics.failures += bool(text)
+        self._done(batch, OSError(text) if text else None)
+        self._send()
+
+
+def _has_ended(process: str) -> bool:
+    """Whether the process that took the lock is no more; a number like our own is one of another container."""
+    if not process.isdigit() or int(process) == os.getpid():
+        return False
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass
+    return False

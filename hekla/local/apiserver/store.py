@@ -471,14 +471,13 @@ class Store:
     def start(self) -> None:
         """Begins to commit; call it in the event loop that serves."""
         self.loop = asyncio.get_running_loop()
-        self.journal.start(self._committed_in_thread)
+        self.journal.start(self._written)
         self._sweep()
 
     async def close(self) -> None:
         if self._tick is not None:
             self._tick.cancel()
-        # The thread's last batch comes back through the loop, so the loop must not stand in join().
-        await self.loop.run_in_executor(None, self.journal.close)
+        await self.journal.close()
         self.shelf.close()
         await asyncio.sleep(0)
 
@@ -530,17 +529,14 @@ class Store:
 
     # --- commits --------------------------------------------------------------------------------------------------------
 
-    def _committed_in_thread(self, batch: list[Write], error: Exception | None) -> None:
-        try:
-            if error is None:
-                self.loop.call_soon_threadsafe(self._commit, batch)
-            else:
-                self.loop.call_soon_threadsafe(self._refuse, batch, error)
-        except RuntimeError:
-            pass  # the loop is closed: nobody is left to tell
+    def _written(self, batch: list[Write], error: Exception | None) -> None:
+        if error is None:
+            self._commit(batch)
+        else:
+            self._refuse(batch, error)
 
     def _commit(self, batch: list[Write]) -> None:
-        """On the loop: the batch is on the disk."""
+        """The batch is on the disk."""
         now = time.monotonic()
         touched: dict[Collection, list[Event]] = {}
         for write in batch:
@@ -591,7 +587,7 @@ class Store:
             forget_encoded(events)
 
     def _refuse(self, batch: list[Write], error: Exception) -> None:
-        """On the loop: the disk refused.  What was accepted after the batch may build on it, so it goes too."""
+        """The disk refused.  What was accepted after the batch may build on it, so it goes too."""
         lost: list[Write] = batch + self.journal.take_back()
         for collection in self.collections.values():
             collection.overlay.clear()
@@ -600,7 +596,6 @@ class Store:
                 self._free.append(write.row.id)
         if self.on_loss is not None:
             self.on_loss()
-        self.journal.resume()
         reason = WriteLost(f"the write could not be stored: {error}")
         for write in lost:
             if not write.done.done():
