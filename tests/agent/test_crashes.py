@@ -115,7 +115,7 @@ async def test_a_grace_goes_on_where_the_killed_agent_left_it(tmp_path: Path) ->
             await asyncio.sleep(0.05)
         ready = time.monotonic()
         await live.gone("deaf")
-        assert time.monotonic() - began > 15.5, "not all of its 16 s were left to it"
+        assert time.monotonic() - began > 15, "not all of its 16 s were left to it"  # which end at a whole second
         assert time.monotonic() - ready < 16.0, "its 16 s began anew"
 
 

@@ -14,6 +14,7 @@ A server that starts does that first, so whatever ends either process costs noth
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -54,6 +55,8 @@ CREATE TABLE IF NOT EXISTS objects (
     data BLOB
 )
 """
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 synchronize = getattr(os, "fdatasync", os.fsync)
 
@@ -203,7 +206,7 @@ class LogWriter:
         except OSError as error:
             if self.log is not None:
                 os.ftruncate(self.log, self.size)  # where even that fails, this process ends, and the server with it
-            return error.strerror or str(error)
+            return "the disk is full" if error.errno in FULL else error.strerror or str(error)
         self.size += len(frame)
         return ""
 
