@@ -134,7 +134,7 @@ class Journal:
         self._lost: asyncio.Future[None] = self._loop.create_future()
         self._channel, theirs = socket.socketpair()
         with theirs:
-            command = [sys.executable, "-I", logwriter.__file__, str(self.directory), str(theirs.fileno())]
+            command = [sys.executable, "-P", logwriter.__file__, str(self.directory), str(theirs.fileno())]
             self._writer = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(), self._lock))
         self._channel.setblocking(False)
         self._loop.add_reader(self._channel, self._hear)
