@@ -102,7 +102,7 @@ class Journal:
         return lock
 
     def _open(self) -> sqlite3.Connection:
-        advice = "restore it from a copy, or move it away to start empty"
+        advice = f"restore {self.directory} from a copy, or move its state.* away to start empty"
         try:
             database = logwriter.opened(self.path)
             verdict = [row[0] for row in database.execute("PRAGMA quick_check(3)")]
