@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # Compiled once, and not by each of the hundreds of processes that the tests start.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test bench lint slow hunt clean
+.PHONY: demo test bench lint slow hunt clean lock
 
 demo: $(STAMP)
 	$(BIN)/hekla demo
@@ -34,11 +34,24 @@ lint: $(STAMP)
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 
-$(STAMP): pyproject.toml
+# The versions that the tests are known to pass with, by their hashes.
+$(STAMP): pyproject.toml requirements-dev.lock
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
-	$(BIN)/pip install --quiet --editable '.[dev]'
+	$(BIN)/pip install --quiet --require-hashes -r requirements-dev.lock
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $(STAMP)
+
+# After a change of the dependencies in pyproject.toml; what is pinned already stays as it is, UPGRADE=--upgrade takes the newest of all.
+LOCKED := pyproject.toml requirements-build.in --universal --python-version 3.11 --generate-hashes --no-header --quiet $(UPGRADE)
+HEADER := \# What is installed where the result has to be the same: in the image, and (-dev) for the tests.  Written by `make lock`.
+lock:
+	$(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/pip install --quiet uv
+	$(VENV)-lock/bin/uv pip compile $(LOCKED) --output-file requirements.lock
+	$(VENV)-lock/bin/uv pip compile $(LOCKED) --extra dev --output-file requirements-dev.lock
+	sed -i '1i $(HEADER)' requirements.lock requirements-dev.lock
+	rm -rf $(VENV)-lock
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -10,10 +10,10 @@ from typing import Any
 from benchmarks.clusters import cluster
 from benchmarks.end_to_end import Pods
 from benchmarks.figure import Figure
-from hekla.api import core
-from hekla.kube import config
+from hekla.api.kubernetes import core
 from hekla.kube.client import Client
-from hekla.local.cluster import Cluster
+from hekla.kube.connection import config
+from hekla.local.cluster.cluster import Cluster
 
 FIGURES = ("agent.fake", "agent.process")
 FAKE, FAKE_NODES = 5000, 100

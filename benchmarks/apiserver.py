@@ -13,11 +13,11 @@ import psutil
 
 from benchmarks.clusters import api_server
 from benchmarks.figure import Figure
-from hekla.api import core
-from hekla.kube import config
+from hekla.api.kubernetes import core
 from hekla.kube.client import Client
+from hekla.kube.connection import config
 from hekla.kube.errors import NotFound
-from hekla.local.cluster import Cluster
+from hekla.local.cluster.cluster import Cluster
 
 FIGURES = ("api.create", "api.bind", "api.create.p99", "api.watch.events", "api.watch.p99")
 COUNT = 20_000

@@ -17,9 +17,10 @@ from benchmarks.apiserver import Raw
 from benchmarks.end_to_end import SHAPES, Pods, job
 from benchmarks.figure import Aim, Figure
 from benchmarks.live import COUNT, NODES, Limits, Spans, each, first_limits, limits, ready
-from hekla.api import core, scheduling
-from hekla.kube import config
+from hekla.api import scheduling
+from hekla.api.kubernetes import core
 from hekla.kube.client import Client
+from hekla.kube.connection import config
 
 if TYPE_CHECKING:
     from tests.kubernetes.reference import Reference

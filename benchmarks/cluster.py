@@ -14,9 +14,9 @@ from benchmarks.clusters import cluster, hekla, resident
 from benchmarks.end_to_end import Pods, job
 from benchmarks.figure import Figure
 from hekla.api import batch
-from hekla.kube import config
 from hekla.kube.client import Client
-from hekla.local.cluster import Cluster
+from hekla.kube.connection import config
+from hekla.local.cluster.cluster import Cluster
 
 FIGURES = ("cluster.up", "cluster.rss")
 NODES, JOBS, PODS = 1000, 100, 100

@@ -14,8 +14,8 @@ import psutil
 
 from hekla.cli.down import stop
 from hekla.cli.up import bring_up
-from hekla.local.cluster import Cluster
-from hekla.local.supervisor import read_status
+from hekla.local.cluster.cluster import Cluster
+from hekla.local.cluster.supervisor import read_status
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def cluster(**flags: object) -> Iterator[Cluster]:
 def api_server(*flags: str) -> Iterator[tuple[Cluster, subprocess.Popen[bytes]]]:
     """An API server alone, with the certificates and kubeconfigs of a cluster; the flags are added to its own."""
     from hekla.cli.up import certify, choose_port
-    from hekla.local.cluster import Settings
+    from hekla.local.cluster.cluster import Settings
 
     directory = Path(tempfile.mkdtemp(prefix="hekla-bench-"))
     made = Cluster(directory / "bench")

@@ -30,14 +30,15 @@ import uvloop
 from benchmarks.clusters import api_server, hekla
 from benchmarks.end_to_end import Pods, job
 from benchmarks.figure import Figure
-from hekla.api import batch, core, crds, scheduling
-from hekla.api.apiextensions import CUSTOM_RESOURCE_DEFINITION
-from hekla.kube import config
+from hekla.api import batch, crds, scheduling
+from hekla.api.kubernetes import core
+from hekla.api.kubernetes.apiextensions import CUSTOM_RESOURCE_DEFINITION
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
+from hekla.kube.connection import config
 from hekla.kube.errors import ApiError, NotFound
 from hekla.kube.http.client import TransportError
-from hekla.local.cluster import Cluster
+from hekla.local.cluster.cluster import Cluster
 
 JOBS, TASKS, NODES = 500, 20, 100
 TOTAL = JOBS * TASKS

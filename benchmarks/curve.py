@@ -13,6 +13,7 @@ import numpy as np
 from benchmarks import states
 from benchmarks.figure import Aim, Figure
 from hekla.engine import Policy, State, cycle
+from hekla.engine.policies import default_policy
 
 NODES, PODS, JOBS, RUNNING = "curve.nodes", "curve.pods", "curve.jobs", "curve.running"
 FIGURES = (NODES, PODS, JOBS, RUNNING)
@@ -52,15 +53,15 @@ def timed(state: State, policy: Policy, pods: int) -> float:
 
 
 def gang(pods: int, nodes: int) -> float:
-    return timed(states.gang(pods, nodes), Policy.default(), pods)
+    return timed(states.gang(pods, nodes), default_policy(), pods)
 
 
 def one_pod_jobs(jobs: int) -> float:
-    return timed(states.one_pod_jobs(jobs, 10, 2000), Policy.default(), jobs)
+    return timed(states.one_pod_jobs(jobs, 10, 2000), default_policy(), jobs)
 
 
 def arrival(running: int) -> float:
-    state, policy = states.full(10_000, running), Policy.default()
+    state, policy = states.full(10_000, running), default_policy()
     cycle(state, policy, 0.0)
     cycle(state, policy, 0.5)
     states.add_gang(state, "late-0", 1, queue="default")

@@ -21,11 +21,12 @@ import psutil
 from benchmarks.clusters import cluster
 from benchmarks.end_to_end import Pods, job
 from benchmarks.figure import Figure
-from hekla.api import batch, core
-from hekla.kube import config
+from hekla.api import batch
+from hekla.api.kubernetes import core
 from hekla.kube.client import Client
-from hekla.local.cluster import Cluster
-from hekla.local.supervisor import read_status
+from hekla.kube.connection import config
+from hekla.local.cluster.cluster import Cluster
+from hekla.local.cluster.supervisor import read_status
 
 FIGURES = ("daemon.idle", "daemon.rss", "e2e.one", "e2e.writes", "e2e.5000x1.1000")
 NODES, JOBS = 1000, 5000

@@ -12,12 +12,12 @@ import msgspec
 from benchmarks.clusters import cluster
 from benchmarks.figure import Figure
 from hekla.api import batch
-from hekla.api.core import POD
 from hekla.api.kinds import read_as
-from hekla.kube import config
+from hekla.api.kubernetes.core import POD
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
-from hekla.local.cluster import Cluster
+from hekla.kube.connection import config
+from hekla.local.cluster.cluster import Cluster
 
 SHAPES = {
     "e2e.1x1000": (1, 1000, 100),

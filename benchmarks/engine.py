@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 
 from benchmarks import states
 from benchmarks.figure import Figure
-from hekla.engine import Policy, State, cycle
+from hekla.engine import State, cycle
+from hekla.engine.policies import default_policy
 
 GANGS = {
     "engine.gang.1000x1000": (1_000, 1_000),
@@ -47,7 +48,7 @@ def _rate(name: str, pods: int, state: State) -> Figure:
 
 
 def _steady(names: set[str]) -> Iterator[Figure]:
-    state, policy = states.full(10_000, 100_000), Policy.default()
+    state, policy = states.full(10_000, 100_000), default_policy()
     cycle(state, policy, 0.0)
     cycle(state, policy, 0.0)
     where = "10,000 nodes, 100,000 running pods in 10,000 jobs, chart's default policy"
@@ -72,7 +73,7 @@ def _timed(run: Callable[[], object]) -> float:
 
 
 def _cycle_time(state: State, pods: int) -> float:
-    policy = Policy.default()
+    policy = default_policy()
     began = time.perf_counter()
     bound = len(cycle(state, policy, 0.0).binds)
     took = time.perf_counter() - began
@@ -82,7 +83,7 @@ def _cycle_time(state: State, pods: int) -> float:
 
 
 def _all_cycles(state: State, pods: int = 10_000) -> float:
-    policy, bound = Policy.default(), 0
+    policy, bound = default_policy(), 0
     began = time.perf_counter()
     for _ in range(20):
         bound += len(cycle(state, policy, 0.0).binds)

@@ -12,11 +12,11 @@ import psutil
 from benchmarks.apiserver import CONNECTIONS, Raw, cpu_seconds, current_version, prepare
 from benchmarks.clusters import api_server, kube_controllers
 from benchmarks.figure import Figure
-from hekla.api import core, priority
-from hekla.kube import config
+from hekla.api.kubernetes import core, priority
 from hekla.kube.client import Client
+from hekla.kube.connection import config
 from hekla.kube.errors import Forbidden
-from hekla.local.cluster import Cluster
+from hekla.local.cluster.cluster import Cluster
 
 FIGURES = (
     "api.create.full",

@@ -28,9 +28,10 @@ from benchmarks.end_to_end import SHAPES, Pod, Pods, job
 from benchmarks.figure import Aim, Figure
 from benchmarks.raw import FILLED_IN
 from benchmarks.reference import settle
-from hekla.api import batch, core, scheduling
-from hekla.kube import config
+from hekla.api import batch, scheduling
+from hekla.api.kubernetes import core
 from hekla.kube.client import Client
+from hekla.kube.connection import config
 from hekla.kube.errors import ApiError, NotFound
 from hekla.kube.http.client import TransportError
 

@@ -15,9 +15,9 @@ from typing import Any
 from benchmarks.apiserver import CONNECTIONS, NAMESPACE, Raw, over_https, prepare
 from benchmarks.clusters import api_server
 from benchmarks.figure import Aim, Figure
-from hekla.api import core
-from hekla.kube import config
+from hekla.api.kubernetes import core
 from hekla.kube.client import Client
+from hekla.kube.connection import config
 from hekla.kube.errors import NotFound
 
 WHAT = {

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import psutil
 
-from hekla.local.agent import cgroups
+from hekla.local.kubelet.runtime import cgroups
 
 MARK = "HEKLA_TEST_SESSION"
 ROOT = Path(__file__).parents[1]

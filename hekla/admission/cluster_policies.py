@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from hekla.admission.review import BOTH_TIERS
+from hekla.admission.rules.jobs import PLUGINS
+from hekla.admission.rules.jobupdates import IMMUTABLE
 from hekla.api.bus import Action, Event
 from hekla.api.names import JDB_MAX_UNAVAILABLE, JDB_MIN_AVAILABLE
-
-from .jobs import PLUGINS
-from .jobupdates import IMMUTABLE
-from .review import BOTH_TIERS
 
 Tree = dict[str, Any]
 GROUP = "admissionregistration.k8s.io/v1"

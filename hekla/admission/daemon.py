@@ -15,20 +15,21 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from hekla.admission import groups
 from hekla.admission.certificates import CertificateError, Files, Own, Source, bundle, context_of, show
-from hekla.admission.lookups import CachedLookup
 from hekla.admission.registration import Where, register
 from hekla.admission.registry import ADMISSIONS, Admission
 from hekla.admission.review import DEFAULT_SCHEDULER, POD_LEVEL_RESOURCES_SINCE, ResourceGroup, Settings, Verdict
 from hekla.admission.reviews import Request
+from hekla.admission.rules import groups
+from hekla.admission.rules.lookups import CachedLookup
 from hekla.admission.server import ReviewServer
+from hekla.api.sizes import MOST_PODS, MOST_TASKS
 from hekla.kube import daemon as daemons
 from hekla.kube import notify
 from hekla.kube.daemon import Daemon, DaemonError
 from hekla.kube.errors import ApiError
 from hekla.kube.events import Recorder
-from hekla.kube.flags import SECONDS, TEXT, TEXTS, WHOLE, YES_NO, Flag, Options, between
+from hekla.kube.flags import SECONDS, TEXT, TEXTS, WHOLE, YES_NO, Flag, Options, at_least, between
 from hekla.kube.http.client import TransportError
 
 log = logging.getLogger(__name__)
@@ -61,6 +62,8 @@ FLAGS = (
     Flag("graceful-shutdown-time", SECONDS, 30.0, "how long reviews may take to end when the process is told to stop"),
     Flag("enable-queue-allocated-pods-check", YES_NO, False, "refuse to delete queues that hold pods"),
     Flag("max-queue-depth", WHOLE, 5, "how deep the tree of queues may be"),
+    Flag("max-job-pods", WHOLE, MOST_PODS, "pods that a job may have, of all its tasks together; 0: any number", check=at_least(0)),
+    Flag("max-job-tasks", WHOLE, MOST_TASKS, "tasks that a job, and flows that a JobFlow may have; 0: any number", check=at_least(0)),
     Flag("enable-root-queue-protection", YES_NO, True, "refuse changes of the root queue's resources"),
 )  # fmt: skip
 
@@ -98,6 +101,8 @@ def settings_of(options: Options, pod_level_resources: bool) -> Settings:
         pod_level_resources=pod_level_resources,
         scheduling_gates=daemons.gate(options, "SchedulingGatesQueueAdmission"),
         resource_groups=resource_groups(options.admission_conf),
+        max_job_pods=options.max_job_pods,
+        max_job_tasks=options.max_job_tasks,
     )
 
 
@@ -143,7 +148,8 @@ class Service:
         except CertificateError as error:
             raise DaemonError(str(error)) from error
         self.authority = self.pair.authority
-        self.lookup = CachedLookup(daemon.client)
+        topologies = any(admission.resource == "hypernodes" for admission in self.admissions)
+        self.lookup = CachedLookup(daemon.client, topologies=topologies)
         self.recorder = Recorder(daemon.client, "volcano-admission")
         self.server: ReviewServer | None = None
         self.registered = False

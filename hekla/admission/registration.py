@@ -4,7 +4,7 @@ In a cluster whose chart made the configurations only the authority in them is o
 local cluster, or a bare installation) they are written whole.  Reference: api-and-admission 5.2, operations 4.1.
 
 Every pod that anybody creates would pay for a pod webhook, so these two are kept as narrow as loses nothing: see
-docs/decisions/0080.
+docs/decisions/0230.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from hekla.admission.pods import BUDGETS
 from hekla.admission.registry import Admission
 from hekla.admission.review import Settings
-from hekla.api.admissionregistration import MUTATING_WEBHOOK_CONFIGURATION, VALIDATING_WEBHOOK_CONFIGURATION
+from hekla.admission.rules.pods import BUDGETS
 from hekla.api.kinds import Kind
+from hekla.api.kubernetes.admissionregistration import MUTATING_WEBHOOK_CONFIGURATION, VALIDATING_WEBHOOK_CONFIGURATION
 from hekla.kube.client import Client
 from hekla.kube.errors import AlreadyExists, Conflict, NotFound
 

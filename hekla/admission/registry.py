@@ -10,9 +10,9 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hekla.admission import cronjobs, hypernodes, jobdefaults, jobflows, jobs, podgroups, pods, queues
 from hekla.admission.review import Lookup, Patch, Review, Settings, Tree, Verdict, metadata_of
-from hekla.api.quantity import QuantityError
+from hekla.admission.rules import cronjobs, hypernodes, jobdefaults, jobflows, jobs, minimums, podgroups, pods, queues
+from hekla.api.text.quantity import QuantityError
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ ADMISSIONS = {
     admission.path: admission
     for admission in (
         Admission("/jobs/mutate", "mutatejob.volcano.sh", *BATCH, CU, "expect operation to be 'CREATE' ", mutate=jobdefaults.mutate,
-                  settled=nothing_of_metadata),
+                  settled=minimums.unmarked),
         Admission("/jobs/validate", "validatejob.volcano.sh", *BATCH, CU, "expect operation to be 'CREATE' or 'UPDATE'",
                   validate=jobs.validate, settled=jobs.named_well),
         Admission("/cronjobs/validate", "validatecronjob.volcano.sh", *BATCH, CU, "expect operation to be 'CREATE' or 'UPDATE'",

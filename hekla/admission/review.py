@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from hekla.api.sizes import MOST_PODS, MOST_TASKS
+
 Tree = Mapping[str, Any]
 Patch = list[dict[str, Any]]
 
@@ -32,6 +34,10 @@ class Lookup(Protocol):
         ...
 
     def namespace(self, name: str) -> Tree | None: ...
+
+    def hypernode(self, name: str) -> Tree | None:
+        """None, too, where hypernodes are not known."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,9 @@ class Settings:
     pod_level_resources: bool = True
     scheduling_gates: bool = False
     resource_groups: tuple[ResourceGroup, ...] | None = None
+    max_job_pods: int = MOST_PODS
+    max_job_tasks: int = MOST_TASKS
+    """Of a job the tasks, of a JobFlow the flows.  0 is no bound, here and above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +92,8 @@ class Verdict:
 class StaticLookup:
     """A lookup over given objects, for tests, recorded cases and tools."""
 
-    def __init__(self, queues: Iterable[Tree] = (), namespaces: Iterable[Tree] = ()) -> None:
+    def __init__(self, queues: Iterable[Tree] = (), namespaces: Iterable[Tree] = (), hypernodes: Iterable[Tree] = ()) -> None:
+        self._hypernodes = {name_of(hypernode): hypernode for hypernode in hypernodes}
         self._queues = {name_of(queue): queue for queue in queues}
         self._namespaces = {name_of(namespace): namespace for namespace in namespaces}
 
@@ -98,6 +108,9 @@ class StaticLookup:
 
     def namespace(self, name: str) -> Tree | None:
         return self._namespaces.get(name)
+
+    def hypernode(self, name: str) -> Tree | None:
+        return self._hypernodes.get(name)
 
 
 def spec_of(tree: Tree) -> Tree:
@@ -118,6 +131,11 @@ def metadata_of(tree: Tree) -> Tree:
 
 def status_of(tree: Tree) -> Tree:
     return tree.get("status") or {}
+
+
+def queue_state(queue: Tree) -> str:
+    """The state of a Queue.  One to which the controller has not come yet is open, as it will be then."""
+    return status_of(queue).get("state") or "Open"
 
 
 def annotations_of(tree: Tree) -> Mapping[str, str]:

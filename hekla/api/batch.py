@@ -12,8 +12,8 @@ import msgspec
 
 from hekla.api.bus import Event
 from hekla.api.kinds import Column, Kind
+from hekla.api.kubernetes.references import ObjectReference
 from hekla.api.meta import Object, Struct, TemplateMeta, always
-from hekla.api.references import ObjectReference
 from hekla.api.scheduling import NetworkTopology
 from hekla.api.schema import Atomic, Count, Duration, Int32, LabelName, PodTemplate, Required, Rule, Subdomain, Time
 

@@ -5,33 +5,24 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from hekla.api import (
+from hekla.api import batch, bus, config, datadependency, flow, nodeinfo, scheduling, shard, topology, training
+from hekla.api.kinds import Kind
+from hekla.api.kubernetes import (
     admissionregistration,
     apiextensions,
     apps,
-    batch,
-    batch_k8s,
-    bus,
-    config,
     coordination,
     core,
-    datadependency,
     discovery,
-    flow,
     networking,
-    nodeinfo,
     policy,
     priority,
     rbac,
     resource,
     runtimeclass,
-    scheduling,
-    shard,
     storage,
-    topology,
-    training,
 )
-from hekla.api.kinds import Kind
+from hekla.api.kubernetes import batch as batch_k8s
 
 INSTALLED: tuple[Kind[Any], ...] = (
     batch.JOB,

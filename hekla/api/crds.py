@@ -15,12 +15,12 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from hekla.api import catalog
+from hekla.api import catalog, descriptions
 from hekla.api.kinds import Kind
+from hekla.api.kubernetes.pod import PodTemplateSpec
+from hekla.api.kubernetes.volumes import PersistentVolumeClaimSpec
 from hekla.api.meta import AtomicStruct, Object
-from hekla.api.pod import PodTemplateSpec
 from hekla.api.schema import Rule
-from hekla.api.volumes import PersistentVolumeClaimSpec
 
 Schema = dict[str, Any]
 
@@ -99,8 +99,8 @@ def definition(kind: Kind[Any]) -> dict[str, Any]:
 
 def _root(kind: Kind[Any]) -> Schema:
     struct: type[msgspec.Struct] = kind.type
-    described = {"description": " ".join(struct.__doc__.split())} if struct.__doc__ else {}
-    return described | _struct(struct)
+    said = descriptions.KINDS.get(kind.kind) or " ".join((struct.__doc__ or "").split())
+    return ({"description": said} if said else {}) | _struct(struct)
 
 
 @cache
@@ -113,6 +113,8 @@ def _struct(struct: type[msgspec.Struct]) -> Schema:
         schema, rules = _annotated(hints[field.name])
         if issubclass(struct, Object) and field.encode_name == "metadata":
             schema = {"type": "object"}
+        elif said := descriptions.of_field(struct.__name__, field.encode_name):
+            schema = {"description": said, **schema}
         properties[field.encode_name] = schema
         if any(rule.required for rule in rules):
             required.append(field.encode_name)

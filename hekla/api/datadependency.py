@@ -8,8 +8,8 @@ from typing import Annotated
 import msgspec
 
 from hekla.api.kinds import Kind
+from hekla.api.kubernetes.references import ObjectReference
 from hekla.api.meta import Condition, Object, Struct, always
-from hekla.api.references import ObjectReference
 from hekla.api.schema import Int32, Required, Rule
 
 GROUP = "datadependency.volcano.sh"

@@ -49,7 +49,7 @@ def always(value: T) -> T:
 class Struct(msgspec.Struct, rename=wire_name, omit_defaults=True, kw_only=True, gc=False):
     """Base of every wire struct.
 
-    The cycle collector does not look at them (decision 0014): a tree that came off the wire has no cycles, so do not make any.
+    The cycle collector does not look at them (decision 0010): a tree that came off the wire has no cycles, so do not make any.
     """
 
 

@@ -33,8 +33,11 @@ CREATED_BY_JOB_FLOW = "volcano.sh/createdByJobFlow"  # Job, <namespace>.<flow>
 JOB_FLOW_ATTEMPT = "hekla.io/jobflow-attempt"  # Job annotation, Hekla's own: which job of its step, from 2
 CRON_JOB_SCHEDULED_TIMESTAMP = "volcano.sh/cronjob-scheduled-timestamp"  # Job annotation
 HCCL_RANK_INDEX = "hccl/rankIndex"
+FILLED_MINIMUMS = "hekla.io/filled-minimums"  # Job annotation, Hekla's own: tasks whose minAvailable admission filled in; * the job's
 LAST_FAILURE = "hekla.io/last-failure"  # Job annotation, JSON; Hekla's own
 WAITING = "Waiting"  # PodGroup condition and event whose message says why a job waits; Hekla's own
+IGNORED = "Ignored"  # PodGroup condition and event: what is asked for and no plugin of the policy answers; Hekla's own
+QUEUE_LIMITED = "QueueLimited"  # reason of a pod's condition PodScheduled: its queue may not have it, whatever nodes there are; Hekla's own
 EXPLANATION = "hekla.io/explanation"  # PodGroup annotation, JSON: the numbers of the condition Waiting; Hekla's own
 
 # Grouping, queueing, gating.

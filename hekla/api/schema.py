@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
+from hekla.api.text.quantity import LONGEST
+
 T = TypeVar("T")
 
 
@@ -70,7 +72,7 @@ Duration = str
 """Go duration text such as `1h30m`; "" where absent."""
 Subdomain = Annotated[str, Rule(max_length=253, pattern=SUBDOMAIN_PATTERN)]
 LabelName = Annotated[str, Rule(max_length=63, pattern=LABEL_PATTERN)]
-Quantity = Annotated[str | int | float, Rule(int_or_string=True, pattern=QUANTITY_PATTERN)]
+Quantity = Annotated[str | int | float, Rule(int_or_string=True, pattern=QUANTITY_PATTERN, max_length=LONGEST)]
 ResourceList = dict[str, Quantity]
 IntOrString = Annotated[int | str, Rule(int_or_string=True)]
 PodTemplate = Annotated[dict[str, Any], Rule(shape="PodTemplateSpec")]

@@ -13,8 +13,9 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
-from hekla.api import meta, syntax
-from hekla.api.placement import NodeSelector, NodeSelectorRequirement
+from hekla.api import meta
+from hekla.api.kubernetes.placement import NodeSelector, NodeSelectorRequirement
+from hekla.api.text import syntax
 
 
 class SelectorError(ValueError):

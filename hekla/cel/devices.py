@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from hekla.api.trees import Json
 from hekla.cel import library
 from hekla.cel.environment import Program, compile_expression
 from hekla.cel.errors import Failed, Refused
 from hekla.cel.types import BOOL, DYN, QUANTITY, STRING, Type, map_of
-
-Json = dict[str, Any]
 
 _DEVICE = Type("kubernetes.DRADevice", fields={
     "driver": ("driver", STRING),

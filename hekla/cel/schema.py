@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
+from hekla.api.trees import Json
 from hekla.cel.types import BOOL, DYN, INT, STRING, LazyFields, Type, list_of, map_of
-
-Json = dict[str, Any]
 
 RESERVED = frozenset(
     ("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let",

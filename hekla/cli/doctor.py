@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from hekla.cli.arguments import Parser
-from hekla.local.cluster import state_home
+from hekla.kube import openfiles
+from hekla.local.cluster.cluster import state_home
 
 
 class Check(NamedTuple):
@@ -46,6 +47,8 @@ def basics() -> Iterator[Check]:
     yield Check("state directory", os.access(existing, os.W_OK), f"{home}; set XDG_STATE_HOME for another", needed=True)
     free = shutil.disk_usage(existing).free
     yield Check("disk", free > 500 * 2**20, f"{free / 2**30:.1f} GiB free there; 0.5 GiB is the least", needed=True)
+    too_few = openfiles.problem()
+    yield Check("open files", not too_few, too_few, needed=True)
     cores = os.cpu_count() or 1
     yield Check("cpu", cores >= 2, f"{cores} cores" + ("" if cores >= 2 else "; everything works, slowly"))
     kubectl = shutil.which("kubectl")
@@ -54,7 +57,7 @@ def basics() -> Iterator[Check]:
 
 def isolation() -> Iterator[Check]:
     """What pods are kept apart by."""
-    from hekla.local.agent import isolation as agent
+    from hekla.local.kubelet.runtime import isolation as agent
 
     for finding in agent.survey():
         yield Check(finding.name, finding.available, "" if finding.available else f"{finding.why_not}: {finding.cost}")

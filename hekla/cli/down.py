@@ -5,28 +5,36 @@ from __future__ import annotations
 import sys
 
 from hekla.cli.arguments import Parser
-from hekla.local.cluster import Cluster, ClusterError, refusal
+from hekla.local.cluster.cluster import Cluster, refusal
+from hekla.local.machine.files import ClusterError
+
+PATIENCE = 90.0
+"""Seconds for which another command may be starting or stopping the same cluster."""
+
+
+def parser() -> Parser:
+    result = Parser("hekla down", __doc__)
+    result.add_argument("--name", default="default", help="the cluster's name (default: %(default)s)")
+    result.add_argument("--delete", action="store_true", help="remove the cluster's state too")
+    return result
 
 
 def main(argv: list[str]) -> int:
     """Stops the cluster; 0 also when it was not running."""
-    parser = Parser("hekla down", __doc__)
-    parser.add_argument("--name", default="default", help="the cluster's name (default: %(default)s)")
-    parser.add_argument("--delete", action="store_true", help="remove the cluster's state too")
-    arguments = parser.parse(argv)
+    arguments = parser().parse(argv)
     try:
         cluster = Cluster.named(arguments.name)
-        if not cluster.exists():
-            if arguments.delete and cluster.directory.exists():
-                cluster.delete()  # what an `up` left that was killed before it had written the settings
-            print(f'There is no cluster "{arguments.name}".')
-            return 0
-        stopped = stop(cluster)
-        if arguments.delete:
-            cluster.delete()
+        cluster.exists()  # where even the look is refused, that is the reason
+        with cluster.held(PATIENCE):
+            known, stopped = cluster.exists(), stop(cluster)
+            if arguments.delete:
+                cluster.delete()  # also what an `up` left that was killed before it had written the settings
     except (ClusterError, OSError) as error:
         print(f"hekla down: {refusal(error) if isinstance(error, OSError) else error}", file=sys.stderr)
         return 1
+    if not known and not stopped:
+        print(f'There is no cluster "{arguments.name}".')
+        return 0
     print(
         f'Cluster "{arguments.name}" '
         + ("is stopped" if stopped else "was not running")
@@ -36,10 +44,16 @@ def main(argv: list[str]) -> int:
 
 
 def stop(cluster: Cluster) -> bool:
-    """Ends the daemons, then the containers that they left running; False when no supervisor was running."""
-    from hekla.local import supervisor
-    from hekla.local.agent import runtime
+    """Ends the daemons, then the containers that they left running; False when nothing of the cluster was running.
+
+    Returns when the process table shows nothing of it any more.  Raises ClusterError where something does not go.
+    """
+    from hekla.local.cluster import supervisor
+    from hekla.local.cluster.members import end_network
+    from hekla.local.kubelet.runtime import runtime
 
     stopped = supervisor.end(cluster)
-    runtime.stop_all(cluster.pods)
+    while runtime.stop_all(cluster.pods):
+        stopped = True  # once more: the last that the agent asked for may have begun meanwhile
+    end_network(cluster)
     return stopped

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 
 from hekla.cli.arguments import Parser
-from hekla.local.cluster import Cluster, ClusterError
-from hekla.local.supervisor import ProcessStatus, read_status, running
+from hekla.cli.readiness import TITLES
+from hekla.local.cluster.cluster import Cluster
+from hekla.local.cluster.members import members
+from hekla.local.cluster.supervisor import ProcessStatus, last_status, read_status, running
+from hekla.local.machine.files import ClusterError
+from hekla.local.machine.processes import age_of
+
+
+def parser() -> Parser:
+    result = Parser("hekla status", __doc__)
+    result.add_argument("--name", default="default", help="the cluster's name (default: %(default)s)")
+    result.add_argument("--json", action="store_true", help="print one JSON object")
+    return result
 
 
 def main(argv: list[str]) -> int:
-    """Prints the status; exit code 1 when the cluster does not run or a process is not ready."""
-    parser = Parser("hekla status", __doc__)
-    parser.add_argument("--name", default="default", help="the cluster's name (default: %(default)s)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    arguments = parser.parse(argv)
+    """Prints the status; exit code 1 when the cluster does not run, nobody supervises it, or a process is not ready."""
+    arguments = parser().parse(argv)
     try:
         cluster = Cluster.named(arguments.name)
         made = cluster.exists()
@@ -24,23 +31,42 @@ def main(argv: list[str]) -> int:
         print(f"hekla status: {error}", file=sys.stderr)
         return 1
     up = running(cluster) is not None
-    status = read_status(cluster) if up else None
-    processes = status.processes if status else []
+    processes = found_processes(cluster, up)
+    which = "" if cluster.name == "default" else f" --name {cluster.name}"
     if arguments.json:
         shown = [
             {"name": p.name, "pid": p.pid, "ready": p.ready, "log": p.log, "restarts": p.restarts, "lastExit": p.last_exit}
             for p in processes
         ]
         print(json.dumps({"name": cluster.name, "running": up, "kubeconfig": str(cluster.kubeconfig), "processes": shown}, indent=2))
-    elif not up:
+    elif not up and not processes:
         hint = "start it again with" if made else "make it with"
-        which = "" if cluster.name == "default" else f" --name {cluster.name}"
         print(f'Cluster "{cluster.name}" is not running; {hint}: hekla up{which}')
     else:
         print(f'Cluster "{cluster.name}" in {cluster.directory}\n')
         print_table(processes)
+        if not up:
+            print(
+                "\nIts supervisor is dead: these processes still serve, and nobody starts them again when they crash.\n"
+                f"hekla up{which} ends them and starts the cluster again; what it stored and its containers stay.\n"
+                f"hekla down{which} ends them and its containers."
+            )
         print(f"\n  export KUBECONFIG={cluster.kubeconfig}")
-    return 0 if processes and all(process.ready for process in processes) else 1
+    return 0 if up and processes and all(process.ready for process in processes) else 1
+
+
+def found_processes(cluster: Cluster, up: bool) -> list[ProcessStatus]:
+    """What the supervisor says of its processes; where it is dead, those of them that the process table still shows."""
+    if up:
+        status = read_status(cluster)
+        return status.processes if status else []
+    last = last_status(cluster)
+    said = {(process.pid, process.start): process for process in last.processes} if last else {}
+    return [
+        said.get((process.pid, process.start)) or ProcessStatus(name, process.pid, False, str(cluster.logs / f"{name}.log"))
+        for name, process in members(cluster)
+        if name in TITLES
+    ]
 
 
 def print_table(processes: list[ProcessStatus]) -> None:
@@ -48,7 +74,8 @@ def print_table(processes: list[ProcessStatus]) -> None:
     width = max((len(process.name) for process in processes), default=4)
     print(f"  {'PROCESS':<{width}}  {'PID':>7}  READY  {'UP':>8}  RESTARTS  LOG")
     for process in processes:
-        up = f"{time.time() - process.since:.0f} s" if process.pid else "-"
+        age = age_of(process.pid) if process.pid else None
+        up = f"{age:.0f} s" if age is not None else "-"
         ready = "yes" if process.ready else "no"
         print(f"  {process.name:<{width}}  {process.pid or '-':>7}  {ready:<5}  {up:>8}  {process.restarts:>8}  {process.log}")
         if process.last_exit:

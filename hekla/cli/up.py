@@ -1,52 +1,40 @@
 """`hekla up`: one command turns this machine into a cluster; the same command starts it again after `hekla down`.
 
-Either the cluster is ready when this returns, or the reason is on the screen and nothing is left running.
+Either the cluster is ready when this returns, or the reason is on the screen and nothing is left running.  A cluster that runs
+already is left as it is: when it is ready, that is a success.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
-import shutil
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hekla.api.quantity import Quantity
+from hekla.api.text.quantity import Quantity
 from hekla.cli.arguments import Parser
-from hekla.local.cluster import Cluster, ClusterError, Settings, refusal
-from hekla.local.supervisor import ProcessStatus, end_leftovers, launch, read_status, running
-
-if TYPE_CHECKING:
-    from hekla.kube.client import Client
+from hekla.cli.readiness import Readiness, Say, check_disk
+from hekla.kube import openfiles
+from hekla.local.cluster.cluster import Cluster, Settings, refusal
+from hekla.local.cluster.members import PATIENCE, end_daemons
+from hekla.local.cluster.supervisor import launch, running
+from hekla.local.machine.files import ClusterError
+from hekla.local.machine.processes import Process
 
 PREFERRED_PORT = 7443
 ADMISSION_PORT = 7543
 """The first of a hundred, as the preferred one is."""
 LEAST_TO_START = 32 * 2**20
 """Free bytes: what the database, its log and the logs of a new cluster take, and a little more."""
-LEAST_TO_GO_ON = 2**20
 LEAST_GRACE = 30
-TITLES = {
-    "apiserver": "API server",
-    "admission": "admission",
-    "kube-controllers": "Kubernetes' controllers",
-    "agent": "node agent",
-    "controllers": "batch controllers",
-    "scheduler": "scheduler",
-}
-
-Say = Callable[[str, str, str], None]
-"""(what, how it is, detail): one line of progress."""
 
 
 def main(argv: list[str]) -> int:
@@ -56,14 +44,21 @@ def main(argv: list[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         cluster = Cluster.named(arguments.name)
-        bring_up(cluster, vars(arguments), arguments.timeout, lambda *line: print_line(*line, seconds=time.monotonic() - began))
+    except ClusterError as error:
+        print(f"hekla up: {error}", file=sys.stderr)
+        return 1
+    try:
+        begun = bring_up(cluster, vars(arguments), arguments.timeout, lambda *line: print_line(*line, seconds=time.monotonic() - began))
     except (ClusterError, OSError) as error:
         print(f"hekla up: {refusal(error) if isinstance(error, OSError) else error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the rest is the words and the exit code
-        print("\nInterrupted; nothing is left running.", file=sys.stderr)
+        left = "nothing is left running" if running(cluster) is None else "the cluster runs on as it was"
+        print(f"\nInterrupted; {left}.", file=sys.stderr)
         return 130
+    if not begun:
+        print(f'\n  The cluster "{cluster.name}" was running already; nothing was changed.')
     print(f"\n  export KUBECONFIG={cluster.kubeconfig}")
     print("  vcctl job run --name hello --image busybox --command \"sh -c 'echo hello; sleep 5'\"    your first job")
     print(f"  {'vcctl job list':<85} how it is")
@@ -87,6 +82,7 @@ def parser() -> Parser:
     flag("--isolation", choices=("auto", "shared-network", "none"),
          help="shared-network: pods use this machine's network; none: no namespaces, even where they are allowed")  # fmt: skip
     flag("--images", help="a file that adds to the table of images")
+    flag("--max-job-pods", type=int, help="how many pods one batch job may have; 0: any number (default: 100000)")
     flag("--scheduler-conf", help="the scheduler's policy file (default: scheduler.yaml in the cluster's directory)")
     flag("--timeout", type=float, default=60.0, help="seconds to wait for the cluster (default: %(default)s)")
     return result
@@ -96,20 +92,48 @@ def print_line(what: str, how: str, detail: str, *, seconds: float) -> None:
     print(f"  {what:<24} {how:<4} {detail:<40} {seconds:4.1f} s", flush=True)
 
 
-def bring_up(cluster: Cluster, flags: dict[str, object], timeout: float, say: Say) -> None:
-    """Makes the cluster if it is new, starts it, and returns when it is ready to run jobs.
+def bring_up(cluster: Cluster, flags: dict[str, object], timeout: float, say: Say) -> bool:
+    """Makes the cluster if it is new, starts it, and returns when it is ready to run jobs; False when it was running already.
 
-    Raises ClusterError, with nothing left running, when that cannot be done; a directory made for a new cluster is then
-    removed again.
+    Raises ClusterError, with nothing left running that it has started, when that cannot be done; a directory made for a new
+    cluster is then removed again.
     """
+    if too_few := openfiles.problem():
+        raise ClusterError(too_few)
+    cluster.exists()  # where even the look is refused, that is the reason
+    with cluster.held(timeout):
+        if cluster.exists() and (supervisor := running(cluster)) is not None:
+            attend(cluster, flags, supervisor, timeout, say)
+            return False
+        try:
+            start(cluster, flags, timeout, say)
+        finally:
+            release_claims()
+    return True
+
+
+def attend(cluster: Cluster, flags: dict[str, object], supervisor: int, timeout: float, say: Say) -> None:
+    """Waits until a cluster that runs already is ready.  Raises ClusterError when it is not, or runs with other settings than asked for."""
+    settings = cluster.settings()
+    asked = with_flags(settings, flags)
+    which = "" if cluster.name == "default" else f" --name {cluster.name}"
+    changed = [name for name in settings.__struct_fields__ if getattr(asked, name) != getattr(settings, name)]
+    if changed:
+        said = ", ".join(f"--{name.replace('_', '-')} is {getattr(settings, name) or 'not set'}" for name in changed)
+        raise ClusterError(
+            f'the cluster "{cluster.name}" is already running with other settings ({said}); '
+            f'"hekla down{which}" stops it, and the next "hekla up" takes what you ask for'
+        )
+    process = Process.of(supervisor)
+    asyncio.run(Readiness(cluster, settings, lambda: process is not None and process.alive(), timeout, say).wait())
+
+
+def start(cluster: Cluster, flags: dict[str, object], timeout: float, say: Say) -> None:
+    """Starts a cluster that does not run, made new where there is none.  Raises ClusterError with everything as it was."""
     before = cluster.settings() if cluster.exists() else None
-    if running(cluster) is not None:
-        which = "" if cluster.name == "default" else f" --name {cluster.name}"
-        raise ClusterError(f'the cluster "{cluster.name}" is already running; "hekla status{which}" shows how it is')
-    if before is not None:
-        if before.port:
-            claim(before.port)  # first, so that nobody takes it when the next line sets it free
-        end_leftovers(cluster)  # of a supervisor that was killed: they hold the cluster's port
+    if before is not None and before.port:
+        claim(before.port)  # first, so that nobody takes it when the next line sets it free
+    end_daemons(cluster)  # of a supervisor that was killed: they hold the cluster's port
     settings = with_flags(before or Settings(), flags)
     settings.port = choose_port(settings.port, ports_of_others(cluster), asked=flags.get("port") is not None)
     settings.admission_port = choose_admission_port(settings.admission_port)
@@ -125,14 +149,13 @@ def bring_up(cluster: Cluster, flags: dict[str, object], timeout: float, say: Sa
         with undisturbed():
             claims = [CLAIMS[port].fileno() for port in (settings.port, settings.admission_port) if port in CLAIMS]
             supervisor = launch(cluster, claims)
-        asyncio.run(wait_until_ready(cluster, settings, supervisor, time.monotonic() + timeout, say))
+        launched = supervisor
+        asyncio.run(Readiness(cluster, settings, lambda: launched.poll() is None, timeout, say).wait())
     except BaseException as error:
         abandon(cluster, supervisor, before, made)
         if isinstance(error, OSError):
             raise ClusterError(refusal(error)) from error
         raise
-    finally:
-        release_claims()
 
 
 @contextmanager
@@ -163,12 +186,17 @@ def abandon(cluster: Cluster, supervisor: subprocess.Popen[bytes] | None, before
     with undisturbed(for_good=True), suppress(ClusterError, OSError):  # the reason for this is what the user must read
         if supervisor is not None:  # it may not have taken its lock yet, so that `stop` alone would not see it
             supervisor.terminate()
-            supervisor.wait()
+            with suppress(subprocess.TimeoutExpired):
+                supervisor.wait(3 * PATIENCE)
         stop(cluster)
         if made:
             cluster.delete()
         elif before is not None:
             cluster.keep(before)
+
+
+RANGES = {"port": (0, 65535), "nodes": (0, 250), "fake_node_pods": (1, 100_000), "max_job_pods": (0, 2**31 - 1)}
+"""Of the flags that are whole numbers the least and the largest value."""
 
 
 def with_flags(settings: Settings, flags: dict[str, object]) -> Settings:
@@ -177,7 +205,7 @@ def with_flags(settings: Settings, flags: dict[str, object]) -> Settings:
     for name, value in given.items():
         flag = "--" + name.replace("_", "-")
         if isinstance(value, int):
-            lowest, highest = {"port": (0, 65535), "nodes": (0, 250), "fake_node_pods": (1, 100_000)}.get(name, (0, 100_000))
+            lowest, highest = RANGES.get(name, (0, 100_000))
             if not lowest <= value <= highest:
                 raise ClusterError(f"{flag} {value}: a whole number from {lowest} to {highest} is expected")
         elif name.endswith(("_cpu", "_memory")):
@@ -238,19 +266,11 @@ def ports_of_others(cluster: Cluster) -> set[int]:
     return ports
 
 
-def check_disk(cluster: Cluster, least: int) -> None:
-    """Raises ClusterError when less than so many bytes are free: the daemons could not even write down why they fail."""
-    free = shutil.disk_usage(cluster.directory).free
-    if free < least:
-        raise ClusterError(
-            f"{cluster.directory}: {free / 2**20:.1f} MiB are free there, {least / 2**20:.0f} MiB are needed: "
-            "the disk is full; free some space and try again"
-        )
-
-
 def choose_port(port: int, others: Collection[int] = (), *, asked: bool) -> int:
     """A free port on 127.0.0.1: the one asked for or used before, else the preferred one or the next after it that is no other's."""
     if port:
+        if forbidden(port):
+            raise ClusterError(f"--port {port}: this user may not listen there; choose a port from 1024 up, or start the cluster as root")
         if not (is_free(port) and claim(port)):
             origin = "--port" if asked else "the port that this cluster has used"
             raise ClusterError(f"{origin}, {port}, is in use by another program; stop it, or choose another with --port")
@@ -307,6 +327,18 @@ def any_free_port() -> int:
         return port
 
 
+def forbidden(port: int) -> bool:
+    """Whether the system keeps the port from this user, whoever else has it."""
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except PermissionError:
+            return True
+        except OSError:
+            return False
+    return False
+
+
 def is_free(port: int) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -319,103 +351,8 @@ def is_free(port: int) -> bool:
 
 def certify(cluster: Cluster, settings: Settings) -> None:
     """Makes what is missing of certificates, keys and kubeconfigs."""
-    from hekla.local import certificates
+    from hekla.local.cluster.kubeconfigs import write_kubeconfigs
+    from hekla.local.machine import certificates
 
     certificates.ensure(cluster.pki)
-    certificates.write_kubeconfigs(cluster, port=settings.port)
-
-
-async def wait_until_ready(cluster: Cluster, settings: Settings, supervisor: subprocess.Popen[bytes], deadline: float, say: Say) -> None:
-    """Installs the kinds once the API server answers, then waits for every process, the nodes and the default queue.
-
-    Raises ClusterError when one of them keeps crashing, the supervisor has ended, or the deadline (monotonic) has passed.
-    """
-    from hekla.kube import config
-    from hekla.kube.client import Client
-
-    reported: set[str] = set()
-
-    def look() -> list[ProcessStatus]:
-        """Reports what has become ready; raises when a process keeps crashing or time is up."""
-        status = read_status(cluster)
-        processes = status.processes if status else []
-        for process in processes:
-            if process.ready and process.name not in reported:
-                reported.add(process.name)
-                detail = f"127.0.0.1:{settings.port}" if process.name == "apiserver" else ""
-                say(TITLES[process.name], "ok", detail)
-            if process.restarts >= 3:
-                raise ClusterError(f"{TITLES[process.name]} does not start ({process.last_exit}):\n{tail(process.log)}")
-        if supervisor.poll() is not None:
-            raise ClusterError(f"the supervisor does not start:\n{tail(str(cluster.logs / 'supervisor.log'))}")
-        check_disk(cluster, LEAST_TO_GO_ON)
-        if time.monotonic() > deadline:
-            missing = [TITLES[name] for name in TITLES if name not in reported] or ["a Ready node and an Open default queue"]
-            raise ClusterError(f"not ready in time: {', '.join(missing)}; the logs are in {cluster.logs}")
-        return processes
-
-    while "apiserver" not in reported:
-        look()
-        await asyncio.sleep(0.02)
-    async with Client(config.load(str(cluster.internal_kubeconfig)), user_agent="hekla-up") as client:
-        await install_kinds(client)
-        while not (len(look()) == len(TITLES) == len(reported) and await serves_jobs(client, settings)):
-            await asyncio.sleep(0.03)
-        say("nodes", "ok", await describe_nodes(client))
-
-
-async def install_kinds(client: Client) -> None:
-    """Creates the definitions of the batch kinds, or replaces those of an older version."""
-    from hekla.api import crds
-    from hekla.api.apiextensions import CUSTOM_RESOURCE_DEFINITION
-    from hekla.kube.errors import AlreadyExists
-
-    kind = CUSTOM_RESOURCE_DEFINITION.untyped
-
-    async def install(definition: dict[str, Any]) -> None:
-        try:
-            await client.create(kind, definition)
-        except AlreadyExists:
-            name = definition["metadata"]["name"]
-            await client.patch(kind, name, {"metadata": definition["metadata"], "spec": definition["spec"]})
-
-    await asyncio.gather(*(install(definition) for definition in crds.all()))
-
-
-async def serves_jobs(client: Client, settings: Settings) -> bool:
-    """Whether every node is Ready and the default queue is Open."""
-    from hekla.api.core import NODE
-    from hekla.api.scheduling import QUEUE
-    from hekla.kube.errors import ApiError
-
-    try:
-        nodes = (await client.list(NODE)).items
-        queue = await client.get(QUEUE, "default")
-    except ApiError:
-        return False
-    ready = sum(any(c.type == "Ready" and c.status == "True" for c in node.status.conditions) for node in nodes)
-    return ready >= settings.nodes + settings.fake_nodes and queue.status.state == "Open"
-
-
-async def describe_nodes(client: Client) -> str:
-    """The nodes in a few words: `laptop: 8 cpu, 16 GiB`."""
-    from hekla.api.core import NODE
-    from hekla.api.quantity import whole
-
-    nodes = (await client.list(NODE)).items
-    if not nodes:
-        return "none"
-    first = nodes[0]
-    capacity = first.status.capacity
-    size = f"{capacity.get('cpu', '?')} cpu, {whole(capacity.get('memory', '0')) / 2**30:.0f} GiB"
-    return f"{first.metadata.name}: {size}" if len(nodes) == 1 else f"{len(nodes)} nodes; {first.metadata.name}: {size}"
-
-
-def tail(path: str, lines: int = 12) -> str:
-    """The end of a log, indented, without what only repeats."""
-    try:
-        text = Path(path).read_text(errors="replace")
-    except OSError:
-        return f"    (no log at {path})"
-    kept = [re.sub(r"\s+$", "", line) for line in text.splitlines() if line.strip()][-lines:]
-    return "\n".join(f"    {line}" for line in kept) + f"\n  The whole log: {path}"
+    write_kubeconfigs(cluster, port=settings.port)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hekla.api import batch, bus, flow, names, priority, scheduling
+from hekla.api import batch, bus, flow, names, scheduling
+from hekla.api.kubernetes import priority
+from hekla.controllers.records import POD, Pod
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
-
-from .records import POD, Pod
 
 JOB_INDEX = "job"
 FLOW_INDEX = "flow"

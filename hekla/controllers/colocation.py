@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 
-from hekla.api import config, core, names
+from hekla.api import config, names
 from hekla.api.kinds import read_as
+from hekla.api.kubernetes import core
 from hekla.api.meta import Struct, split_key
 from hekla.api.selectors import of_object
 from hekla.kube.cache import Cache

@@ -9,12 +9,11 @@ from typing import Any, Protocol
 
 from hekla.api import batch, bus, scheduling
 from hekla.api.meta import split_key
+from hekla.controllers.caches import Caches
+from hekla.controllers.events import Events
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller
 from hekla.kube.errors import NotFound
-
-from .caches import Caches
-from .events import Events
 
 
 class Addressee(Protocol):

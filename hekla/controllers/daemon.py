@@ -1,7 +1,7 @@
 """`hekla controllers`: all batch controllers in one process, over one set of caches.
 
 Flags and defaults are the original's (reference: controllers 1.1), with one exception: requests to the API server are not
-limited by rate unless asked for, because what bounds them is the number in flight (decision 0073).
+limited by rate unless asked for, because what bounds them is the number in flight (decision 0022).
 """
 
 from __future__ import annotations
@@ -10,7 +10,23 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from hekla.api import apps, topology
+from hekla.api import topology
+from hekla.api.kubernetes import apps
+from hekla.api.sizes import MOST_PODS
+from hekla.controllers.caches import Caches
+from hekla.controllers.colocation import ColocationController
+from hekla.controllers.command import CommandController
+from hekla.controllers.cronjob.controller import CronJobController
+from hekla.controllers.garbage import GarbageCollector
+from hekla.controllers.hypernode.controller import NODE, HyperNodeController
+from hekla.controllers.hypernode.discovery import DiscoveryController
+from hekla.controllers.job.controller import JobController
+from hekla.controllers.jobflow.controller import JobFlowController
+from hekla.controllers.jobtemplate import JobTemplateController
+from hekla.controllers.podgroup import IdleWorkloads, PodGroupController
+from hekla.controllers.queue import QueueController
+from hekla.controllers.sharding.config import DEFAULT_FLAGS, of_flags
+from hekla.controllers.sharding.controller import ShardingController
 from hekla.kube import notify
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
@@ -27,22 +43,7 @@ from hekla.kube.daemon import (
 )
 from hekla.kube.daemon import main as run_daemon
 from hekla.kube.events import Recorder
-from hekla.kube.flags import SECONDS, TEXT, WHOLE, YES_NO, Flag, Options, Type
-
-from .caches import Caches
-from .colocation import ColocationController
-from .command import CommandController
-from .cronjob.controller import CronJobController
-from .garbage import GarbageCollector
-from .hypernode.controller import NODE, HyperNodeController
-from .hypernode.discovery import DiscoveryController
-from .job.controller import JobController
-from .jobflow.controller import JobFlowController
-from .jobtemplate import JobTemplateController
-from .podgroup import IdleWorkloads, PodGroupController
-from .queue import QueueController
-from .sharding.config import DEFAULT_FLAGS, of_flags
-from .sharding.controller import ShardingController
+from hekla.kube.flags import SECONDS, TEXT, WHOLE, YES_NO, Flag, Options, Type, at_least
 
 log = logging.getLogger(__name__)
 
@@ -105,6 +106,13 @@ FLAGS = (
     Flag("worker-threads-for-queue", WHOLE, 5, "queues, and commands, worked on at one time, in eights"),
     Flag("worker-threads-for-gc", WHOLE, 1, "expired jobs worked on at one time, in eights"),
     Flag("max-requeue-num", WHOLE, 15, "failures in a row after which a job is terminated; negative: never"),
+    Flag(
+        "max-job-pods",
+        WHOLE,
+        MOST_PODS,
+        "pods that a job may need together; one whose minimum is larger is not begun, and says so; 0: any",
+        check=at_least(0),
+    ),
     Flag("inherit-owner-annotations", YES_NO, True, "let PodGroups of plain pods inherit their owners' annotations"),
     Flag(
         "scheduler-configs",
@@ -134,7 +142,7 @@ def controllers_of(client: Client, recorder: Recorder, options: Options) -> list
         made.append(controller)
 
     if enabled("job-controller", options.controllers) and gate(options, "VolcanoJobSupport"):
-        jobs = JobController(client, caches, recorder, most_retries=retries)
+        jobs = JobController(client, caches, recorder, most_retries=retries, most_pods=options.max_job_pods)
         add(jobs, options.worker_threads)
     if enabled("queue-controller", options.controllers):
         queues = QueueController(client, caches, recorder, most_retries=retries)

@@ -8,12 +8,11 @@ from collections.abc import Callable
 from hekla.api import batch
 from hekla.api.meta import key as key_of
 from hekla.api.meta import split_key
+from hekla.api.text.times import instant
+from hekla.controllers.caches import EXPIRY, Caches, concerns
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller
 from hekla.kube.errors import Conflict, NotFound
-
-from .caches import EXPIRY, Caches, concerns
-from .instants import instant
 
 
 def needs_cleanup(job: batch.Job) -> bool:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from hekla.api import batch, flow, names
+from hekla.controllers.caches import TEMPLATE_INDEX, Caches, concerns
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller
-
-from .caches import TEMPLATE_INDEX, Caches, concerns
 
 
 class JobTemplateController(Controller):

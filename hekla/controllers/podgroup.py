@@ -11,19 +11,20 @@ from typing import Any
 
 import msgspec
 
-from hekla.api import apps, batch_k8s, core, names, scheduling
+from hekla.api import names, scheduling
 from hekla.api.kinds import Kind, read_as
+from hekla.api.kubernetes import apps, core
+from hekla.api.kubernetes import batch as batch_k8s
 from hekla.api.meta import ObjectMeta, Struct, split_key
+from hekla.controllers.caches import Caches
+from hekla.controllers.job.podgroup import difference
+from hekla.controllers.records import POD, Pod
+from hekla.controllers.usage import Usage, add, pod_usage
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller
 from hekla.kube.errors import AlreadyExists, ApiError, NotFound
 from hekla.kube.events import Recorder
-
-from .caches import Caches
-from .job.podgroup import difference
-from .records import POD, Pod
-from .usage import Usage, add, pod_usage
 
 Tree = dict[str, Any]
 

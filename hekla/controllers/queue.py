@@ -17,13 +17,12 @@ from prometheus_client import Gauge
 from hekla.api import names, scheduling
 from hekla.api.bus import Action
 from hekla.api.scheduling import QueueState
+from hekla.controllers.caches import Caches
+from hekla.controllers.events import Events
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller
 from hekla.kube.errors import Conflict, ServerError, TooManyRequests
 from hekla.kube.http.client import TransportError
-
-from .caches import Caches
-from .events import Events
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
-from hekla.api import batch, core, names
+from hekla.api import batch, names
 from hekla.api.kinds import read_as
+from hekla.api.kubernetes import core
 from hekla.api.meta import OwnerReference, Struct
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hekla.api.quantity import Quantity
+from hekla.api.text.quantity import Quantity
 
 Usage = dict[str, Quantity]
 

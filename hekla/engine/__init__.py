@@ -2,10 +2,10 @@
 
 It does no I/O, reads no clock and draws no random number.  A daemon, a simulator and a test all use the same edge:
 
-    from hekla.engine import Policy, State, cycle
+    from hekla.engine import State, cycle, read_policy
 
     state = State(scheduler_names=["volcano"], lone_schedulers=["default-scheduler"])
-    policy = Policy.parse(yaml_tree)           # PolicyError lists every problem; keep the policy that you had
+    policy = read_policy(yaml_tree)           # PolicyError lists every problem; keep the policy that you had
 
     # Feed: objects as hekla.api types or as their JSON trees, whenever they change.  Never raises for what an object says;
     # state.rejected[(kind, key)] tells what was left out and why.
@@ -38,8 +38,9 @@ of events.  A cycle costs what changed, not what exists.
 from __future__ import annotations
 
 from hekla.engine.cycle import cycle
-from hekla.engine.decisions import Bind, Decisions, Evict
-from hekla.engine.policy import Policy, PolicyError
-from hekla.engine.state import State
+from hekla.engine.framework.policy import Policy, PolicyError
+from hekla.engine.model.decisions import Bind, Decisions, Evict
+from hekla.engine.model.state import State
+from hekla.engine.policies import read_policy
 
-__all__ = ["Bind", "Decisions", "Evict", "Policy", "PolicyError", "State", "cycle"]
+__all__ = ["Bind", "Decisions", "Evict", "Policy", "PolicyError", "State", "cycle", "read_policy"]

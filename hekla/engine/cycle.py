@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from hekla.engine.actions import ACTIONS
-from hekla.engine.decisions import Decisions
-from hekla.engine.faults import fault
-from hekla.engine.hypernodes import settle_topology
-from hekla.engine.policy import Policy
+from hekla.engine.explain.unanswered import Unanswered
+from hekla.engine.framework.faults import fault
+from hekla.engine.framework.policy import Policy
+from hekla.engine.framework.session import Hooks, Session
+from hekla.engine.model.decisions import Decisions
+from hekla.engine.model.hypernodes import settle_topology
+from hekla.engine.model.state import State
+from hekla.engine.placement.placer import Placer
 from hekla.engine.report import report, report_queues
-from hekla.engine.session import Hooks, Session
-from hekla.engine.state import State
 
 Stage = Callable[[str, str], None]
 
@@ -90,7 +92,11 @@ def hooks_of(state: State, policy: Policy) -> Hooks:
     """The policy's plugins, made once and kept with the state that they are used on."""
     known = state.hooks
     if not isinstance(known, Hooks) or known.policy is not policy:
-        known = state.hooks = Hooks(policy)
+        before, known = known, Hooks(policy)
+        state.hooks = known
+        if isinstance(before, Hooks) and not known.part(Unanswered).alike(before.part(Unanswered)):
+            state.unreported.update((key, job) for key, job in state.jobs.items() if job.contribution is not None)
+        state.transfers.forget()
     return known
 
 
@@ -99,7 +105,7 @@ def open_session(state: State, hooks: Hooks, now: float, uid: str = "", stage: S
     stage("open", "")
     state.refresh()
     state.cycle += 1
-    hooks.pipeline.begin_cycle(state.nodes)
+    hooks.part(Placer).begin_cycle(state.nodes)
     session = Session(state, hooks, now, uid or f"cycle-{state.cycle}")
     session.stage = stage
     session.total = state.nodes.total()

@@ -9,22 +9,26 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from hekla.api.names import WAITING
-from hekla.engine import devicequota
-from hekla.engine.decisions import Event, Pipelined, PodCondition, PodGroupStatus, QueueStatus
-from hekla.engine.devicequota import Claimed
-from hekla.engine.explanation import Explanation, explain
-from hekla.engine.joborder import report_unknown_orders
-from hekla.engine.queues import ROOT, Queue
-from hekla.engine.reasons import job_text, scheduling_reason
-from hekla.engine.resources import Amounts, add, empty, quantities
-from hekla.engine.strays import report_strays
-from hekla.engine.tasks import Job, Status, Task
+from hekla.api.names import IGNORED, QUEUE_LIMITED, WAITING
+from hekla.engine.explain.explanation import explain
+from hekla.engine.explain.orphaned_jobs import report_strays
+from hekla.engine.explain.queuelimits import QueueLimit
+from hekla.engine.explain.unanswered import Unanswered, report_unanswered
+from hekla.engine.explain.upstream_texts import job_text, scheduling_reason
+from hekla.engine.framework.joborder import report_unknown_orders
+from hekla.engine.model.conditions import UNSCHEDULABLE, drop_condition, set_condition
+from hekla.engine.model.decisions import Event, Pipelined, PodCondition, PodGroupStatus, QueueStatus
+from hekla.engine.model.explanations import Explanation
+from hekla.engine.model.queues import devicequota
+from hekla.engine.model.queues.devicequota import Claimed
+from hekla.engine.model.queues.queues import ROOT, Queue
+from hekla.engine.model.resources import Amounts, add, empty, quantities
+from hekla.engine.model.tasks import Job, Status, Task
 
 if TYPE_CHECKING:
-    from hekla.engine.session import Session
+    from hekla.engine.framework.session import Session
 
-UNSCHEDULABLE = "Unschedulable"
+
 WORDS_PERIOD = 10.0
 """Seconds between two writes of a PodGroup of which only the numbers in its explanation changed."""
 COUNT_PERIOD = 1.0
@@ -65,21 +69,13 @@ def phase_of(job: Job, session_uid: str) -> str:
     return "Inqueue" if job.phase == "Inqueue" else "Pending"
 
 
-def set_condition(job: Job, session_uid: str, kind: str, reason: str, message: str) -> None:
-    """Write a PodGroup condition, in place of the first of its type."""
-    made = {"type": kind, "status": "True", "transitionID": session_uid, "reason": reason, "message": message}
-    for at, one in enumerate(job.conditions):
-        if one.get("type") == kind:
-            job.conditions[at] = made
-            return
-    job.conditions.append(made)
-
-
 def _report_job(session: Session, job: Job) -> None:
     statuses = job.counts.statuses
     if not job.tasks and job.is_pending:  # no pods yet, so gang has said nothing; the group must still say why it waits
         set_condition(job, session.uid, UNSCHEDULABLE, "NotEnoughResources", explain(session, job).text)
     before, job.phase = job.phase, phase_of(job, session.uid)
+    if job.phase not in _WAITING and job.is_ready():
+        drop_condition(job, UNSCHEDULABLE)
     if job.phase != before:
         session.state.dirty[job.key] = job  # What is promised to a job depends on its phase.
     text: str | None = None
@@ -90,6 +86,7 @@ def _report_job(session: Session, job: Job) -> None:
     explained = explain(session, job) if waiting or job.is_pending or podless else None
     if explained is not None:
         session.decisions.explanations[job.key] = explained
+    _tell_ignored(session, job)
     if not job.shadow:
         _set_waiting(job, session.uid, explained if job.phase in _WAITING or pending else None)
     if not job.shadow:
@@ -132,17 +129,31 @@ def _report_job(session: Session, job: Job) -> None:
         job.rests_until = -math.inf
 
 
+def _tell_ignored(session: Session, job: Job) -> None:
+    """What the job asks for and the policy does not answer, as a condition of its PodGroup and, once, an event."""
+    text = session.hooks.part(Unanswered).of_job(job)
+    if not text and job.shadow:
+        return
+    known = next((one for one in job.conditions if one.get("type") == IGNORED), None)
+    if text == ("" if known is None else known.get("message", "")):
+        return
+    if not text:
+        drop_condition(job, IGNORED)
+        return
+    set_condition(job, session.uid, IGNORED, "NoPlugin", text)
+    if not job.shadow:
+        session.event(job, "Warning", IGNORED, text)
+        return
+    for task in job.tasks.values():
+        session.decisions.events.append(Event("Pod", task.key, task.uid, "Warning", IGNORED, text))
+
+
 def _set_waiting(job: Job, session_uid: str, explained: Explanation | None) -> None:
     """The explanation as a condition, for as long as the job waits."""
     if explained is not None:
         set_condition(job, session_uid, WAITING, explained.constraint.capitalize(), explained.text)
         return
-    for condition in job.conditions:
-        if condition.get("type") == WAITING:
-            break
-    else:
-        return
-    job.conditions = [one for one in job.conditions if one.get("type") != WAITING]
+    drop_condition(job, WAITING)
 
 
 def _patience(now: tuple[Any, ...], before: Any) -> float:
@@ -161,10 +172,13 @@ def _report_tasks(session: Session, job: Job, tasks: list[Task], text: str | Non
     nodes = session.state.nodes
     if text is None:
         text = job_text(job)
+    limit = QueueLimit(session, job)
     for task in tasks:
         if task.gated:
             continue
         reason, message, nominated = scheduling_reason(task, nodes, text)
+        if reason == UNSCHEDULABLE and (limited := limit.keeps_out(task)):
+            reason, message = QUEUE_LIMITED, limited
         message = message or text or "all nodes are unavailable"
         known = task.condition
         if known is not None and known[:2] == (reason, message) and nominated in ("", known[2]):
@@ -178,6 +192,7 @@ def report_queues(session: Session) -> None:
     """What each queue holds, once the cycle's changes are counted."""
     queues = session.state.queues
     report_unknown_orders(session)
+    report_unanswered(session)
     if not queues:
         return
     own = {name: queue.allocated for name, queue in queues.items()}

@@ -12,14 +12,15 @@ Time is handed in: `world.now` is what the clock says, `world.settle()` makes th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
+from hekla.api.text.times import stamp
 from hekla.engine.cycle import cycle
-from hekla.engine.decisions import Decisions
-from hekla.engine.plugin import Plugin
-from hekla.engine.policy import DEFAULT, Policy
-from hekla.engine.state import State
+from hekla.engine.framework.plugin import Plugin
+from hekla.engine.framework.policy import DEFAULT, Policy
+from hekla.engine.model.decisions import Decisions
+from hekla.engine.model.state import State
+from hekla.engine.policies import read_policy
 
 NAMESPACE = "default"
 
@@ -34,14 +35,14 @@ def policy(
 ) -> Policy:
     """A policy of one tier (`plugins`) or several (`tiers`); a plugin is a name or the mapping of the policy file."""
     if plugins is None and tiers is None:
-        return Policy.parse({**DEFAULT, "actions": actions})
+        return read_policy({**DEFAULT, "actions": actions})
     listed = [plugins or ()] if tiers is None else tiers
     tree = {
         "actions": actions,
         "tiers": [{"plugins": [{"name": one} if isinstance(one, str) else dict(one) for one in tier]} for tier in listed],
         "configurations": [dict(one) for one in configurations],
     }
-    return Policy.parse(tree, plugins={one.name: one for one in custom})
+    return read_policy(tree, plugins={one.name: one for one in custom})
 
 
 class World:
@@ -55,6 +56,7 @@ class World:
         self.groups: dict[str, dict[str, Any]] = {}
         self.decisions = Decisions()
         self._made = 0
+        self._remade = 0
         if default_queue:
             self.queue("default")
 
@@ -221,8 +223,11 @@ class World:
     def _with_actions(self, names: tuple[str, ...]) -> Policy:
         return Policy(names, self.policy.tiers, self.policy.configurations, self.policy.metrics, self.policy.tie_seed)
 
-    def settle(self) -> None:
-        """What was decided last happens: bound pods run, evicted ones are gone."""
+    def settle(self, *, coming_back: bool = False) -> None:
+        """What was decided last happens: bound pods run, evicted ones are gone.
+
+        `coming_back`: whoever owns them makes them anew at once, under their old names.
+        """
         for bind in self.decisions.binds:
             tree = self.pods[bind.pod]
             tree["spec"]["nodeName"] = bind.node
@@ -230,8 +235,10 @@ class World:
             tree["status"]["phase"] = "Running"
             self.state.upsert_pod(tree)
         for eviction in self.decisions.evictions:
-            self.pods.pop(eviction.pod, None)
+            gone = self.pods.pop(eviction.pod, None)
             self.state.remove_pod(eviction.pod)
+            if coming_back and gone is not None:
+                self._again(gone)
         for group in self.decisions.pod_groups:
             tree = self.groups[group.key]
             tree["status"] = {
@@ -239,6 +246,18 @@ class World:
                 "conditions": group.conditions,
             }  # fmt: skip
             self.state.upsert_pod_group(tree)
+
+    def _again(self, gone: dict[str, Any]) -> None:
+        """A pod in place of one that was evicted: the same but for its uid and its age, and without a node."""
+        self._remade += 1
+        meta, spec = gone["metadata"], {**gone["spec"], "nodeName": ""}
+        made = {
+            "metadata": {**meta, "uid": f"{meta['uid']}+{self._remade}", "creationTimestamp": self._stamp()},
+            "spec": spec,
+            "status": {"phase": "Pending"},
+        }
+        self.pods[f"{meta['namespace']}/{meta['name']}"] = made
+        self.state.upsert_pod(made)
 
     def end(self, job: str, *, phase: str = "Succeeded", namespace: str = NAMESPACE) -> None:
         """All pods of a job end."""
@@ -258,7 +277,7 @@ class World:
     def _stamp(self) -> str:
         """Objects are made one second apart, so that age decides ties as it would in life."""
         self._made += 1
-        return datetime.fromtimestamp(self.now - 100_000 + self._made, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return stamp(self.now - 100_000 + self._made)
 
 
 def _named(others: Mapping[str, Any]) -> dict[str, str]:

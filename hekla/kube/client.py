@@ -19,14 +19,14 @@ import msgspec
 
 from hekla.api.kinds import Kind, Listing, Malformed
 from hekla.kube.backoff import Backoff
-from hekla.kube.config import Connection
-from hekla.kube.credentials import CredentialError
+from hekla.kube.connection.config import Connection
+from hekla.kube.connection.credentials import CredentialError
+from hekla.kube.connection.tls import TlsError
 from hekla.kube.errors import ApiError, ServerError, from_answer
 from hekla.kube.http.client import HttpClient, Response, Stream, TransportError
 from hekla.kube.objects import name_of, with_kind
 from hekla.kube.pace import Pace
 from hekla.kube.throttle import TokenBucket
-from hekla.kube.tls import TlsError
 from hekla.kube.watch import Event, Watch
 
 __all__ = ["Client", "Event", "Listing", "RawResponse"]
@@ -100,7 +100,7 @@ class Client:
         """The same client, its requests before all that wait for a connection.
 
         For the few that everything else hangs on: what keeps caches fresh, and the lease.  Behind thousands of writes they would be
-        late, and a controller with a late cache writes yet more (decision 0193).
+        late, and a controller with a late cache writes yet more (decision 0021).
         """
         other = copy.copy(self)
         other._first = True

@@ -24,8 +24,10 @@ from typing import Any, TypeVar
 
 from hekla import __version__
 from hekla.kube import log as logs
+from hekla.kube import openfiles
 from hekla.kube.client import Client
-from hekla.kube.config import ConfigError, load
+from hekla.kube.connection.config import ConfigError, load
+from hekla.kube.connection.tls import TlsError, load_files
 from hekla.kube.errors import ApiError
 from hekla.kube.flags import (
     NUMBER,
@@ -218,6 +220,8 @@ def main(
         if options.version:
             print(f"hekla {program} {__version__}")
             return 0
+        if too_few := openfiles.problem():
+            raise FlagError(too_few)
         logs.set_up(options, program)
     except HelpWanted as text:
         print(text)
@@ -314,10 +318,9 @@ def _health_tls(options: Options) -> ssl.SSLContext | None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        context.load_verify_locations(files["ca-cert-file"])
-        context.load_cert_chain(files["tls-cert-file"], files["tls-private-key-file"])
-    except ssl.SSLError as error:
-        raise DaemonError(f"--tls-cert-file and its companions: {error.reason or error}") from None
+        load_files(context, files["tls-cert-file"], files["tls-private-key-file"], files["ca-cert-file"])
+    except TlsError as error:
+        raise DaemonError(f"--tls-cert-file and its companions: {error}") from None
     return context
 
 

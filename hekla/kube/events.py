@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import socket
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any, Generic, Literal, TypeVar
 
-from hekla.api.core import EVENT
+from hekla.api.kubernetes.core import EVENT
+from hekla.api.text.times import stamp
 from hekla.kube.client import Client
 from hekla.kube.errors import ApiError, NotFound
 from hekla.kube.http.client import TransportError
@@ -273,9 +271,4 @@ def reference(obj: Any, field_path: str = "") -> dict[str, str]:
 
 def timestamp(seconds: float) -> str:
     """Whole seconds, as Kubernetes writes a Time."""
-    return _written(math.floor(seconds))
-
-
-@lru_cache(maxsize=4)
-def _written(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return stamp(seconds)

@@ -168,6 +168,10 @@ _PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _WHOLE = re.compile(r"[-+]?[0-9]+")
 
 
+LONGEST = (2**63 - 1) / 1e9
+"""Seconds of the longest duration that Go can read."""
+
+
 def seconds(text: str) -> float:
     """Seconds of a Go duration: 500ms, 1.5s, 1h30m, 0."""
     if text in ("0", "+0", "-0"):
@@ -175,6 +179,8 @@ def seconds(text: str) -> float:
     if not _DURATION.fullmatch(text):
         raise ValueError("expected a duration such as 500ms, 1s or 1h30m")
     total = sum(float(number) * UNITS[unit] for number, unit in _PART.findall(text))
+    if total > LONGEST:
+        raise ValueError("expected a duration of at most 2562047h47m16s")
     return -total if text.startswith("-") else total
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from hekla.api.coordination import LEASE
+from hekla.api.kubernetes.coordination import LEASE
 from hekla.kube.client import Client
 from hekla.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from hekla.kube.http.client import TransportError

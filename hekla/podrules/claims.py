@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hekla.api.fielderrors import forbidden, invalid, not_supported, required
-from hekla.api.fieldrules import Errors, Tree, check_annotations, labels, one_of, selector
-from hekla.api.quantity import ZERO, Quantity
-from hekla.api.syntax import dns_subdomain
+from hekla.api.text.fielderrors import forbidden, invalid, not_supported, required
+from hekla.api.text.fieldrules import Errors, Tree, check_annotations, labels, one_of, selector
+from hekla.api.text.quantity import ZERO, Quantity
+from hekla.api.text.syntax import dns_subdomain
 
 MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 OF_TEMPLATES = frozenset({"annotations", "labels", "creationTimestamp"})

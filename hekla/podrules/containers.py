@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
-from hekla.api.fielderrors import duplicate, forbidden, invalid, not_found, not_supported, required, too_many
-from hekla.api.fieldrules import Errors, Tree, named, one_of
-from hekla.api.syntax import dns_label, port_name, port_number
+from hekla.api.text.fielderrors import duplicate, forbidden, invalid, not_found, not_supported, required, too_many
+from hekla.api.text.fieldrules import Errors, Tree, named, one_of
+from hekla.api.text.syntax import dns_label, port_name, port_number
 from hekla.podrules import environment, mounts, probes, resources, security
 from hekla.podrules.options import Options
 from hekla.podrules.volumes import Volumes
@@ -32,7 +33,7 @@ _NOT_EPHEMERAL = (
 def check(spec: Tree, volumes: Volumes, path: str, options: Options, found: Errors) -> None:
     """All containers of a spec."""
     containers, seen = spec.get("containers") or (), set[str]()
-    claims = [claim["name"] for claim in spec.get("resourceClaims") or () if claim.get("name")]
+    claims = dict.fromkeys(claim["name"] for claim in spec.get("resourceClaims") or () if claim.get("name"))
     if not containers:
         found.append(required(f"{path}.containers"))
     for position, container in enumerate(containers):
@@ -55,7 +56,7 @@ def check(spec: Tree, volumes: Volumes, path: str, options: Options, found: Erro
         _ephemeral(spec, volumes, claims, seen, f"{path}.ephemeralContainers", options, found)
 
 
-def common(container: Tree, spec: Tree, volumes: Volumes, claims: list[str], path: str, options: Options, found: Errors) -> None:
+def common(container: Tree, spec: Tree, volumes: Volumes, claims: Collection[str], path: str, options: Options, found: Errors) -> None:
     """What holds for containers of any kind."""
     named(container.get("name"), dns_label, f"{path}.name", found)
     if not container.get("image"):
@@ -93,7 +94,7 @@ def image(container: Tree, path: str, found: Errors) -> None:
 
 
 def _init(
-    container: Tree, spec: Tree, volumes: Volumes, claims: list[str], seen: set[str], position: int, path: str, options: Options,
+    container: Tree, spec: Tree, volumes: Volumes, claims: Collection[str], seen: set[str], position: int, path: str, options: Options,
     found: Errors,
 ) -> None:  # fmt: skip
     """An init container ends before the others begin, unless it is restarted: then it is one of them."""
@@ -124,7 +125,7 @@ def _resizing_of_init(policies: list[Tree], sidecar: bool, path: str, options: O
             found.append(invalid(f"{path}[{position}].restartPolicy", "RestartContainer", why))
 
 
-def _ephemeral(spec: Tree, volumes: Volumes, claims: list[str], seen: set[str], path: str, options: Options, found: Errors) -> None:
+def _ephemeral(spec: Tree, volumes: Volumes, claims: Collection[str], seen: set[str], path: str, options: Options, found: Errors) -> None:
     """Containers that were added to a running pod, for looking into it."""
     others = {container.get("name") or "" for kind in ("containers", "initContainers") for container in spec.get(kind) or ()}
     for position, container in enumerate(spec["ephemeralContainers"]):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hekla.api.fielderrors import invalid, required, too_long
-from hekla.api.fieldrules import Errors
-from hekla.api.syntax import dns_subdomain
+from hekla.api.text.fielderrors import invalid, required, too_long
+from hekla.api.text.fieldrules import Errors
+from hekla.api.text.syntax import dns_subdomain
 
 LONGEST_DRIVER = 63
 

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import re
 
-from hekla.api.fielderrors import invalid, not_found, not_supported, required
-from hekla.api.fieldrules import Errors, Tree, label_key, named
-from hekla.api.quantity import Quantity
-from hekla.api.syntax import (
-    Reasons,
-    configuration_key,
-    dns_label,
-    dns_subdomain,
-    environment_name,
-    relaxed_environment_name,
-)
+from hekla.api.text.fielderrors import invalid, not_found, not_supported, required
+from hekla.api.text.fieldrules import Errors, Tree, label_key, named
+from hekla.api.text.quantity import Quantity
+from hekla.api.text.syntax import Reasons, configuration_key, dns_label, dns_subdomain, environment_name, relaxed_environment_name
 from hekla.podrules.options import Options
 from hekla.podrules.paths import descending
 from hekla.podrules.walking import KINDS, containers_of

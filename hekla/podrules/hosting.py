@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from hekla.api.addresses import address
-from hekla.api.fielderrors import forbidden, invalid, required, too_long
-from hekla.api.fieldrules import Errors, Tree
-from hekla.api.syntax import dns_subdomain, underscored_subdomain
+from hekla.api.text.addresses import address
+from hekla.api.text.fielderrors import forbidden, invalid, required, too_long
+from hekla.api.text.fieldrules import Errors, Tree
+from hekla.api.text.syntax import dns_subdomain, underscored_subdomain
 from hekla.podrules.options import Options
 
 MOST_SERVERS, MOST_SEARCHES, LONGEST_SEARCHES = 3, 32, 2048

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hekla.api.fielderrors import forbidden, invalid, not_found, not_supported, required
-from hekla.api.fieldrules import Errors, Tree
+from hekla.api.text.fielderrors import forbidden, invalid, not_found, not_supported, required
+from hekla.api.text.fieldrules import Errors, Tree
 from hekla.podrules.paths import descending
 from hekla.podrules.volumes import Volumes
 

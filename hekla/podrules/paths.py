@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hekla.api.fielderrors import invalid
-from hekla.api.fieldrules import Errors
+from hekla.api.text.fielderrors import invalid
+from hekla.api.text.fieldrules import Errors
 
 PARENT = "must not contain '..'"
 

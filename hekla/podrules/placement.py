@@ -3,9 +3,9 @@ scheduler's to say."""
 
 from __future__ import annotations
 
-from hekla.api.fielderrors import duplicate, forbidden, invalid, not_supported, required
-from hekla.api.fieldrules import Errors, Tree, label_key, label_value, one_of, operator_fits, selector
-from hekla.api.syntax import dns_label, dns_subdomain
+from hekla.api.text.fielderrors import duplicate, forbidden, invalid, not_supported, required
+from hekla.api.text.fieldrules import Errors, Tree, label_key, label_value, one_of, operator_fits, selector
+from hekla.api.text.syntax import dns_label, dns_subdomain
 from hekla.podrules.options import Options
 
 USUAL = tuple(
@@ -158,6 +158,7 @@ def tolerations(values: list[Tree], path: str, found: Errors) -> None:
 
 
 def topology_spread(values: list[Tree], path: str, options: Options, found: Errors) -> None:
+    last = {((one.get("topologyKey") or ""), (one.get("whenUnsatisfiable") or "")): position for position, one in enumerate(values)}
     for position, constraint in enumerate(values):
         where = f"{path}[{position}]"
         skew, key, action = constraint.get("maxSkew") or 0, constraint.get("topologyKey") or "", constraint.get("whenUnsatisfiable") or ""
@@ -166,7 +167,7 @@ def topology_spread(values: list[Tree], path: str, options: Options, found: Erro
         if not key:
             found.append(required(f"{where}.topologyKey", "can not be empty"))
         one_of(action, UNSATISFIABLE, f"{where}.whenUnsatisfiable", found, known=True)
-        if any(((one.get("topologyKey") or ""), (one.get("whenUnsatisfiable") or "")) == (key, action) for one in values[position + 1 :]):
+        if last[key, action] > position:
             found.append(duplicate(f"{where}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}"))
         _domains(constraint, action, f"{where}.minDomains", found)
         for field in ("nodeAffinityPolicy", "nodeTaintsPolicy"):

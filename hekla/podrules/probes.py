@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from hekla.api.fielderrors import forbidden, invalid, not_supported, required
-from hekla.api.fieldrules import Errors, Tree, not_negative
-from hekla.api.syntax import port_name, port_number
+from hekla.api.text.fielderrors import forbidden, invalid, not_supported, required
+from hekla.api.text.fieldrules import Errors, Tree, not_negative
+from hekla.api.text.syntax import port_name, port_number
 from hekla.podrules.options import Options
 
 PROBES = ("livenessProbe", "readinessProbe", "startupProbe")

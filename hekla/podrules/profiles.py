@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from hekla.api.fielderrors import FieldError, forbidden, invalid
-from hekla.api.fieldrules import Errors, Tree
-from hekla.api.quoting import quoted
+from hekla.api.text.fielderrors import FieldError, forbidden, invalid
+from hekla.api.text.fieldrules import Errors, Tree
+from hekla.api.text.quoting import quoted
 from hekla.podrules.paths import descending
 from hekla.podrules.walking import containers_of
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from hekla.api.fielderrors import forbidden, invalid, not_supported, required
-from hekla.api.fieldrules import Errors, Tree, check_annotations, selector
-from hekla.api.syntax import dns_subdomain
+from hekla.api.text.fielderrors import forbidden, invalid, not_supported, required
+from hekla.api.text.fieldrules import Errors, Tree, check_annotations, selector
+from hekla.api.text.syntax import dns_subdomain
 from hekla.podrules import environment
 from hekla.podrules.options import Options
 from hekla.podrules.paths import unreserved

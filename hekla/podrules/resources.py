@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
+from itertools import islice
 
-from hekla.api.fielderrors import duplicate, forbidden, invalid, not_found, not_supported, required
-from hekla.api.fieldrules import Errors, Tree, label_key
-from hekla.api.quantity import ZERO, Quantity, QuantityError, Wire
-from hekla.api.syntax import Reasons, dns_label, dns_subdomain
+from hekla.api.text.fielderrors import duplicate, forbidden, invalid, not_found, not_supported, required
+from hekla.api.text.fieldrules import Errors, Tree, label_key
+from hekla.api.text.quantity import ZERO, Quantity, QuantityError, Wire
+from hekla.api.text.syntax import Reasons, dns_label, dns_subdomain
 
 PAGES = "hugepages-"
 OF_CONTAINERS = frozenset({"cpu", "memory", "ephemeral-storage"})
@@ -146,9 +148,15 @@ def _against_limit(name: str, request: Quantity, limit: Quantity | None, path: s
         found.append(invalid(f"{path}.requests", str(request), f"must be less than or equal to {name} limit of {limit}"))
 
 
+MOST_NAMED = 100
+"""Claims of the pod that a message names."""
+
+
 def _claims(wanted: Iterable[Tree], there: Collection[str], path: str, found: Errors) -> None:
     """Claims of the pod that a container uses: all of one, or some of its requests."""
     seen: set[str] = set()
+    parts: Counter[str] = Counter()
+    """How many requests of a claim are named."""
     for position, claim in enumerate(wanted):
         where, name, request = f"{path}[{position}]", claim.get("name") or "", claim.get("request") or ""
         if not name:
@@ -163,12 +171,11 @@ def _claims(wanted: Iterable[Tree], there: Collection[str], path: str, found: Er
             if key in seen:
                 found.append(duplicate(where, key))
             elif not request:
-                found += [
-                    duplicate(where, name) for other in seen if other.partition("/")[::2] != (name, "") and other.startswith(f"{name}/")
-                ]
+                found += [duplicate(where, name)] * parts[name]
             seen.add(key)
+            parts[name] += bool(request)
         if name not in there:
-            known = f": {', '.join(sorted(set(there)))}" if there else " which is empty"
+            known = f": {', '.join(sorted(islice(there, MOST_NAMED)))}" if there else " which is empty"
             found.append(not_found(where, name, f"must be one of the names in pod.spec.resourceClaims{known}"))
 
 
@@ -201,7 +208,7 @@ def of_pod(spec: Tree, path: str, found: Errors) -> None:
         return
     if resources.get("claims"):
         found.append(forbidden(f"{path}.claims", "claims may not be set for Resources at pod-level"))
-    there = [claim["name"] for claim in spec.get("resourceClaims") or () if claim.get("name")]
+    there = dict.fromkeys(claim["name"] for claim in spec.get("resourceClaims") or () if claim.get("name"))
     _requirements(resources, _pod_names, there, path, found)
     limits, requests = amounts(resources, "limits"), amounts(resources, "requests")
     asked = aggregate(spec, lambda given: amounts(given, "requests"))

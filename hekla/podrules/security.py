@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from hekla.api.fielderrors import duplicate, invalid, not_supported, required, too_long
-from hekla.api.fieldrules import Errors, Tree, one_of
+from hekla.api.text.fielderrors import duplicate, invalid, not_supported, required, too_long
+from hekla.api.text.fieldrules import Errors, Tree, one_of
 from hekla.podrules import systems
 from hekla.podrules.options import Options
 from hekla.podrules.paths import descending

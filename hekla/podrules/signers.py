@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hekla.api.fielderrors import invalid, required, too_long
-from hekla.api.fieldrules import Errors
-from hekla.api.quoting import quoted
-from hekla.api.syntax import Reasons, dns_label, dns_subdomain
+from hekla.api.text.fielderrors import invalid, required, too_long
+from hekla.api.text.fieldrules import Errors
+from hekla.api.text.quoting import quoted
+from hekla.api.text.syntax import Reasons, dns_label, dns_subdomain
 
 LONGEST_DOMAIN = 253
 LONGEST_NAME = LONGEST_DOMAIN + 1 + 253 + 1 + 63

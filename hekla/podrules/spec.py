@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from hekla.api.fielderrors import forbidden, invalid
-from hekla.api.fieldrules import Errors, Tree, check_annotations, label_key, labels, one_of
-from hekla.api.syntax import dns_label, dns_subdomain
+from hekla.api.text.fielderrors import forbidden, invalid
+from hekla.api.text.fieldrules import Errors, Tree, check_annotations, label_key, labels, one_of
+from hekla.api.text.syntax import dns_label, dns_subdomain
 from hekla.podrules import containers, environment, hosting, placement, profiles, resources, security, systems, volumes
 from hekla.podrules.options import Options
 from hekla.podrules.walking import containers_of

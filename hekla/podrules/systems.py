@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from hekla.api.fielderrors import forbidden, invalid, not_supported, required
-from hekla.api.fieldrules import Errors, Tree
-from hekla.api.syntax import dns_subdomain
+from hekla.api.text.fielderrors import forbidden, invalid, not_supported, required
+from hekla.api.text.fieldrules import Errors, Tree
+from hekla.api.text.syntax import dns_subdomain
 from hekla.podrules.walking import KINDS, containers_of
 
 SYSTEMS = ("linux", "windows")

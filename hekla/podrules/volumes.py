@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from hekla.api.fielderrors import duplicate, forbidden, invalid, not_supported, required
-from hekla.api.fieldrules import Errors, Tree, named, one_of
-from hekla.api.quantity import ZERO, Quantity
-from hekla.api.syntax import dns_label, dns_subdomain
+from hekla.api.text.fielderrors import duplicate, forbidden, invalid, not_supported, required
+from hekla.api.text.fieldrules import Errors, Tree, named, one_of
+from hekla.api.text.quantity import ZERO, Quantity
+from hekla.api.text.syntax import dns_label, dns_subdomain
 from hekla.podrules import projected
 from hekla.podrules.claims import claim_template
 from hekla.podrules.drivers import driver_name

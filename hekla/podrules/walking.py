@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hekla.api.fieldrules import Tree
+from hekla.api.text.fieldrules import Tree
 
 KINDS = ("initContainers", "containers", "ephemeralContainers")
 

@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from hekla.api.core import POD
-from hekla.api.resource import RESOURCE_CLAIM
-from hekla.engine.claims.book import devices_of
-from hekla.engine.claims.extended import ANNOTATION
+from hekla.api.kubernetes.core import POD
+from hekla.api.kubernetes.resource import RESOURCE_CLAIM
+from hekla.engine.model.claims.allocator import devices_of
+from hekla.engine.model.claims.extended import ANNOTATION
 from hekla.kube.client import Client
 from hekla.kube.errors import ApiError, Conflict, NotFound
 from hekla.kube.http.client import TransportError

@@ -16,14 +16,14 @@ from typing import Any
 from prometheus_client import Histogram
 
 from hekla.api import scheduling
-from hekla.api.claims import PERSISTENT_VOLUME_CLAIM
-from hekla.api.resource import RESOURCE_CLAIM
+from hekla.api.kubernetes.claims import PERSISTENT_VOLUME_CLAIM
+from hekla.api.kubernetes.resource import RESOURCE_CLAIM
 from hekla.engine.cycle import cycle
-from hekla.engine.decisions import Decisions
-from hekla.engine.durations import zone
-from hekla.engine.shards import MODES, NONE
-from hekla.engine.state import State
-from hekla.engine.tasks import Job
+from hekla.engine.model.decisions import Decisions
+from hekla.engine.model.durations import zone
+from hekla.engine.model.shards import MODES, NONE
+from hekla.engine.model.state import State
+from hekla.engine.model.tasks import Job
 from hekla.kube import notify
 from hekla.kube.client import Client
 from hekla.kube.daemon import (
@@ -41,17 +41,17 @@ from hekla.kube.errors import AlreadyExists, ApiError
 from hekla.kube.events import Recorder
 from hekla.kube.flags import SECONDS, TEXT, TEXTS, WHOLE, YES_NO, Flag, one_of
 from hekla.kube.http.client import TransportError
-from hekla.scheduler.carrier import Carrier
+from hekla.scheduler.binder import Binder
 from hekla.scheduler.devices import device_map, locks_of, volume_patience
 from hekla.scheduler.extender import ExtenderClient
-from hekla.scheduler.feed import EVERY_NODE, Feed, NodeSelector
-from hekla.scheduler.load import LoadCollector
+from hekla.scheduler.hash_ring import Ring
+from hekla.scheduler.informers import EVERY_NODE, Informers, NodeSelector
 from hekla.scheduler.localtime import time_zone
 from hekla.scheduler.metrics import ASSUMED, CYCLE, JobMetrics, PluginMetrics
+from hekla.scheduler.node_usage import LoadCollector
 from hekla.scheduler.policy_file import PolicyFile, PolicyFileError
-from hekla.scheduler.ring import Ring
+from hekla.scheduler.recording import RecordedExtender, RecordedState, Recording
 from hekla.scheduler.stages import Stages, Watchdog
-from hekla.scheduler.tape import RecordedExtender, RecordedState, Tape
 
 log = logging.getLogger(__name__)
 
@@ -115,13 +115,13 @@ class Scheduler:
     """The loop: events in, cycles, decisions out."""
 
     def __init__(self, client: Client, state: State, policy: PolicyFile, recorder: Recorder, name: str, period: float,
-                 *, tape: Tape | None = None, selector: NodeSelector = EVERY_NODE, stuck_after: float = 0.0,
+                 *, tape: Recording | None = None, selector: NodeSelector = EVERY_NODE, stuck_after: float = 0.0,
                  batch: bool = True, ring: Ring | None = None, taint_rules: bool = False) -> None:  # fmt: skip
         self.state = state
         self.policy = policy
         self.recorder = recorder
         self.period = period
-        self.feed = Feed(client, state, selector, device_map(policy.policy), batch=batch, ring=ring, taint_rules=taint_rules,
+        self.feed = Informers(client, state, selector, device_map(policy.policy), batch=batch, ring=ring, taint_rules=taint_rules,
                          whole=tape is not None)  # fmt: skip
         ask = ExtenderClient()
         state.ask_extender = ask if tape is None else RecordedExtender(tape, ask)
@@ -133,7 +133,7 @@ class Scheduler:
         """Takes a cycle's time in the place of the batch scheduler's histogram."""
         self.problems: set[str] = set()
         seen = self.feed.versions_of(scheduling.POD_GROUP) if batch else lambda group: ""
-        self.carrier = Carrier(client, state, recorder, name, self.feed.changed.set, batch=batch, seen=seen)
+        self.carrier = Binder(client, state, recorder, name, self.feed.changed.set, batch=batch, seen=seen)
         self.feed.cache_of(PERSISTENT_VOLUME_CLAIM).on_change(self.carrier.volumes.claim_changed)
         self.feed.cache_of(RESOURCE_CLAIM).on_change(self.carrier.claims.claim_changed)
         self.plugin_metrics = PluginMetrics()
@@ -264,7 +264,7 @@ async def work(daemon: Daemon) -> None:
     tape = None
     if options.record:
         try:
-            tape = Tape(Path(options.record))
+            tape = Recording(Path(options.record))
         except OSError as error:
             raise DaemonError(f"--record {options.record}: {error}") from error
     state = State(**given) if tape is None else RecordedState(tape, **given)

@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
 
-from hekla.api import core
-from hekla.engine.durations import instant
-from hekla.engine.policy import Policy
+from hekla.api.kubernetes import core
+from hekla.api.text import times
+from hekla.engine.framework.policy import Policy
+from hekla.engine.model.durations import instant
 from hekla.kube.client import Client
 from hekla.kube.errors import Conflict
 from hekla.scheduler.volumes import PATIENCE
@@ -70,8 +70,7 @@ async def lock_node(client: Client, node: str, lock: str) -> None:
         stamp = (metadata.get("annotations") or {}).get(lock, "")
         if stamp and time.time() - instant(stamp) < LOCKED_FOR:
             raise LockError(f"node {node} has been locked since {stamp} (annotation {lock})")
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        patch = {"metadata": {"resourceVersion": metadata["resourceVersion"], "annotations": {lock: now}}}
+        patch = {"metadata": {"resourceVersion": metadata["resourceVersion"], "annotations": {lock: times.stamp(time.time())}}}
         try:
             await client.patch(core.NODE.untyped, node, patch)
             return

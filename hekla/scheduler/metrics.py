@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from prometheus_client import Counter, Histogram
 from prometheus_client.samples import Sample
 
-from hekla.engine.queuegauges import KINDS
-from hekla.engine.tasks import Job
+from hekla.engine.model.tasks import Job
+from hekla.engine.plugins.fairness.queuegauges import KINDS
 from hekla.kube.metrics import Labels, Table
 
 PREFIX = "volcano_"
@@ -106,6 +106,7 @@ OF_CYCLES = {
         ("job_retry_counts", "Cycles in which a job could not start", _OF_JOB_NAME),
         ("total_preemption_attempts", "Times that a task looked for victims", ()),
         ("eviction_transactions_total", "Evictions that were decided at once", ("action",)),
+        ("evictions_held_back_total", "Claims that would have taken back what was taken before", ("action",)),
     )
 }
 """What cycles say, by the name that they use for it."""

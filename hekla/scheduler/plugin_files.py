@@ -17,8 +17,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from hekla.engine.custom import CustomPluginError, guarded, is_plugin
-from hekla.engine.plugin import Plugin
+from hekla.engine.framework.custom import CustomPluginError, guarded, is_plugin
+from hekla.engine.framework.plugin import Plugin
 from hekla.engine.plugins import PLUGINS
 
 log = logging.getLogger(__name__)

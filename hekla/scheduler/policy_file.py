@@ -15,8 +15,10 @@ from typing import Any
 
 import yaml
 
-from hekla.engine.plugin import Plugin
-from hekla.engine.policy import Policy, PolicyError, Problem
+from hekla.api.text import yamltext
+from hekla.engine.framework.plugin import Plugin
+from hekla.engine.framework.policy import Policy, PolicyError, Problem
+from hekla.engine.policies import default_policy, read_policy
 from hekla.scheduler.plugin_files import Found, PluginFileError, files_of, find
 
 log = logging.getLogger(__name__)
@@ -35,6 +37,7 @@ def parse(text: str, name: str, plugins: Mapping[str, type[Plugin]] | None = Non
     `plugins`: those of users, by name; `broken`: those that could not be loaded and why.
     """
     try:
+        yamltext.check(text)
         root = yaml.compose(text, Loader=yaml.CSafeLoader)
         tree = yaml.load(text, Loader=yaml.CSafeLoader)
     except yaml.MarkedYAMLError as error:
@@ -48,7 +51,7 @@ def parse(text: str, name: str, plugins: Mapping[str, type[Plugin]] | None = Non
     if twice:
         raise PolicyFileError("\n".join(twice))
     try:
-        return Policy.parse(tree, plugins=plugins)
+        return read_policy(tree, plugins=plugins)
     except PolicyError as error:
         lines = [f"{name}:{line_of(root, problem)}: {problem}" for problem in error.problems]
         lines += [f"{name}: plugin {plugin} cannot be loaded: {why}" for plugin, why in (broken or {}).items()]
@@ -58,8 +61,8 @@ def parse(text: str, name: str, plugins: Mapping[str, type[Plugin]] | None = Non
 def named_files(text: str, name: str) -> list[Path]:
     """The plugin files that a policy names under `pluginFiles`, relative to itself.  Raises PolicyFileError."""
     try:
-        tree = yaml.load(text, Loader=yaml.CSafeLoader)
-    except (yaml.YAMLError, ValueError, RecursionError):
+        tree = yamltext.load(text)
+    except yaml.YAMLError:
         return []  # `parse` says what is wrong
     listed = tree.get("pluginFiles") if isinstance(tree, dict) else None
     if listed is None:
@@ -123,7 +126,7 @@ class PolicyFile:
         self.adapt = adapt
         """Makes of what a file says what this scheduler does about it."""
         self.plugins_dir = plugins_dir
-        self.policy = default or Policy.default()
+        self.policy = default or default_policy()
         self.text = ""
         """What the policy in force was read from; empty for the built-in one."""
         self.sources: Mapping[str, str] = {}

@@ -18,11 +18,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from hekla.engine.cycle import cycle
-from hekla.engine.policy import Policy
-from hekla.engine.state import State
+from hekla.engine.framework.policy import Policy
+from hekla.engine.model.state import State
+from hekla.engine.policies import default_policy
 from hekla.scheduler.plugin_files import PluginFileError, find, from_packages, from_texts
 from hekla.scheduler.policy_file import PolicyFileError, named_files, parse
-from hekla.scheduler.tape import EXTENDER, FEEDS, FORMAT, OTHERS, OUTCOMES, ReplayedExtender, TapeError, encoded, read
+from hekla.scheduler.recording import EXTENDER, FEEDS, FORMAT, OTHERS, OUTCOMES, ReplayedExtender, TapeError, encoded, read
 
 FED = frozenset((*FEEDS, *OTHERS, *OUTCOMES))
 
@@ -54,7 +55,7 @@ class Outcome(NamedTuple):
 
 def replay(directory: Path, policy: Policy | None = None) -> Outcome:
     """Runs a recording again.  Raises TapeError and PolicyFileError."""
-    state, in_force = State(), policy or Policy.default()
+    state, in_force = State(), policy or default_policy()
     extender = ReplayedExtender()
     cycles = binds = 0
     for frame in read(directory):
@@ -107,7 +108,7 @@ def deeds(decisions: dict[str, Any], outside: Collection[str]) -> dict[str, Any]
 def recorded_policy(name: str, text: str, sources: dict[str, str]) -> Policy:
     """The policy of a frame, with the plugins as they were then; those of packages as they are installed now."""
     if not text:
-        return Policy.default()
+        return default_policy()
     packaged, broken = from_packages()
     return parse(text, name, {**packaged, **from_texts(sources)}, broken)
 

@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from hekla.api import claims
-from hekla.engine.state import State
-from hekla.engine.volumes import CLAIM, SELECTED_NODE, VOLUME
+from hekla.api.kubernetes import claims
+from hekla.engine.model.state import State
+from hekla.engine.model.volumes import CLAIM, SELECTED_NODE, VOLUME
 from hekla.kube.client import Client
 
 PATIENCE = 600.0

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hekla.admission import Review, Settings, StaticLookup, Verdict, cronjobs, jobs, queuetree, review
-from hekla.admission.groups import group_of
+from hekla.admission import Review, Settings, StaticLookup, Verdict, review
+from hekla.admission.rules import cronjobs, jobs, queuetree
+from hekla.admission.rules.groups import group_of
 
 CHILD_PART = "child against its ancestors only"
 CHILDREN_PART = "parent against the given children (and their descendants in existing) only"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from hekla.admission import Settings
-from hekla.admission.graph import UndefinedVertex, is_acyclic
-from hekla.admission.groups import parse
+from hekla.admission import Settings, StaticLookup, review
+from hekla.admission.rules.graph import UndefinedVertex, is_acyclic
+from hekla.admission.rules.groups import parse
 from tests.admission.objects import Tree, ask, denied, patched
 from tests.admission.test_jobs import BOTH, TIERS, scenario
 
@@ -371,3 +371,31 @@ def test_an_unsound_cron_job_is_refused(obj: Tree, message: str):
 @pytest.mark.scenario("api-and-admission", 207)
 def test_a_cron_job_has_a_name_that_jobs_can_carry_on():
     assert denied("/cronjobs/validate", cron(name="-UPPERCASE")).startswith('invalid cronJob name "-UPPERCASE": ')
+
+
+# -- circles of hypernodes ----------------------------------------------------------------------------------------------
+
+
+def above(name: str, *below: str) -> Tree:
+    members = [{"type": "HyperNode", "selector": {"exactMatch": {"name": one}}} for one in below]
+    return {"metadata": {"name": name}, "spec": {"tier": 2, "members": members}}
+
+
+STORED = (above("a", "b"), above("b", "c", "x"), above("x", "y"), above("y", "x"))
+
+
+@pytest.mark.parametrize(
+    ("obj", "way"),
+    [(above("a", "a"), "a -> a"), (above("c", "a"), "c -> a -> b -> c"), (above("b", "x", "a"), "b -> a -> b")],
+)
+def test_a_hypernode_above_itself_is_refused(obj: Tree, way: str):
+    lookup = StaticLookup(hypernodes=STORED)
+    verdict = review("/hypernodes/validate", "CREATE", obj, None, lookup, Settings(), name=obj["metadata"]["name"])
+    assert not verdict.allowed and verdict.message.endswith(f"a HyperNode cannot be above itself: {way}")
+
+
+def test_a_circle_that_is_stored_may_be_mended_and_looked_at():
+    lookup = StaticLookup(hypernodes=STORED)
+    for obj, old in ((above("y", "x"), above("y", "x")), (above("y", "z"), above("y", "x")), (above("n", "x"), None)):
+        operation = "CREATE" if old is None else "UPDATE"
+        assert review("/hypernodes/validate", operation, obj, old, lookup, Settings(), name=obj["metadata"]["name"]).allowed

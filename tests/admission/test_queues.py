@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from hekla.admission import Settings, StaticLookup
-from hekla.admission.queuetree import capability_problem, children_problem, depth_problem
+from hekla.admission.rules.queuetree import capability_problem, children_problem, depth_problem
 from tests.admission.objects import QUEUES, Tree, amounts, ask, denied, queue
 from tests.admission.test_jobs import scenario
 

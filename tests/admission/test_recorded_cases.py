@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from hekla.admission import cronjobs
-from hekla.admission.graph import UndefinedVertex, is_acyclic, sorted_tasks
-from hekla.admission.jobs import numa_problem
+from hekla.admission.rules import cronjobs
+from hekla.admission.rules.graph import UndefinedVertex, is_acyclic, sorted_tasks
+from hekla.admission.rules.jobs import numa_problem
 from tests.admission.cases import run
 
 WEBHOOKS = Path(__file__).parents[2].parent / "shared" / "conformance" / "cases" / "webhooks"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hekla.admission.regexp import problem
+from hekla.admission.rules.regexp import problem
 
 
 @pytest.mark.parametrize(

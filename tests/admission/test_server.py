@@ -16,14 +16,14 @@ import pytest
 from hekla.admission import Settings, StaticLookup
 from hekla.admission.certificates import CertificateError, Files, Own, bundle, context_of, make, show
 from hekla.admission.daemon import DEFAULT_PATHS, FLAGS, enabled_admissions, settings_of
-from hekla.admission.groups import BadConfiguration, load
 from hekla.admission.registration import Where, wanted, webhook
 from hekla.admission.registry import ADMISSIONS
 from hekla.admission.review import ResourceGroup
 from hekla.admission.reviews import answer
+from hekla.admission.rules.groups import BadConfiguration, load
 from hekla.admission.server import ReviewServer
 from hekla.kube import log as logs
-from hekla.kube.config import load as load_config
+from hekla.kube.connection.config import load as load_config
 from hekla.kube.daemon import VERSION_FLAG, Daemon, DaemonError
 from hekla.kube.flags import parse
 from tests.admission.objects import QUEUES, Tree, job

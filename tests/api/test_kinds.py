@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from hekla.api import apps, batch, catalog, core, scheduling
+from hekla.api import batch, catalog, scheduling
 from hekla.api.kinds import Kind, Malformed, names_of
+from hekla.api.kubernetes import apps, core
 from hekla.api.meta import ObjectMeta, Status, key, split_key, wire_name
 from tests.api.sample import NEWER, NOT_KEPT, SAMPLES, filled
 

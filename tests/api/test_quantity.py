@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hekla.api import quantity
-from hekla.api.quantity import Format, Quantity, QuantityError
+from hekla.api.text import quantity
+from hekla.api.text.quantity import Format, Quantity, QuantityError
+from hekla.local.apiserver.objects import amounts
+from hekla.local.apiserver.objects.errors import BadBody
 
 POWERS = {
     **{suffix: Fraction(10) ** power for suffix, power in quantity.DECIMAL_SUFFIXES.items()},
@@ -177,3 +179,22 @@ def test_asking_again_for_a_text_costs_no_parsing() -> None:
     for _ in range(10):
         quantity.milli("250m")
     assert quantity.milli.cache_info().hits == 9
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["9" * 1_000_000, "0." + "1" * 1_000_000, "1e" + "9" * 100_000, "9" * 5000 + "Gi", "-" + "1" * 1000],
+    ids=["digits", "fraction", "exponent", "binary", "one too many"],
+)
+def test_numbers_without_end_are_no_quantities(text: str):
+    with pytest.raises(quantity.QuantityError) as refused:
+        quantity.milli(text)
+    assert len(str(refused.value)) < 300
+    with pytest.raises(BadBody) as answered:
+        amounts.canonical(text)
+    assert answered.value.code == 422
+
+
+def test_the_longest_quantity_can_be_written_again():
+    text = "9" * 999 + "E"
+    assert quantity.canonical(text) == text

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hekla.api import meta, selectors
-from hekla.api.placement import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from hekla.api.kubernetes.placement import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from hekla.api.selectors import SelectorError, parse_fields, parse_labels
 
 LABELS = {"app": "web", "tier": "front", "generation": "7", "empty": ""}

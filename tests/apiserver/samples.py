@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
 
-Json = dict[str, Any]
+from hekla.api.trees import Json
 
 POD_SPEC: Json = {"containers": [{"name": "c", "image": "busybox:1", "command": ["sleep", "1"]}]}
 LABELS = {"app": "matrix"}

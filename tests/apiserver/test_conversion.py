@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from hekla.api.trees import Json
 from hekla.kube.http.server import Request, Response, Server, serve
-from hekla.local import certificates
+from hekla.local.machine import certificates
 from tests.apiserver.http import MERGE, Answer, Http
 from tests.apiserver_process import ApiServerProcess
 
-Json = dict[str, Any]
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 TEXT = {"type": "string"}
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from hekla.api.trees import Json
 from tests.apiserver.http import STRATEGIC, Http, until
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-Json = dict[str, Any]
 
 
 def definition(plural: str, kind: str, schema: Json | None = None, **more: Any) -> Json:

@@ -16,9 +16,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from hekla.local.apiserver.journal import Journal, StorageError
-from hekla.local.apiserver.logwriter import logs
-from hekla.local.apiserver.store import Collection, Event, Store, WriteLost
+from hekla.local.apiserver.storage.journal import Journal, StorageError
+from hekla.local.apiserver.storage.logfile import logs
+from hekla.local.apiserver.storage.store import Collection, Event, Store, WriteLost
 from tests.apiserver.http import CONFIG_MAPS, Http, config_map, until
 from tests.apiserver_process import ApiServerProcess
 

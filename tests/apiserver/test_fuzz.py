@@ -18,8 +18,8 @@ import psutil
 import pytest
 import yaml
 
-from hekla.local.apiserver.kind import Kind
 from hekla.local.apiserver.objects import builtin
+from hekla.local.apiserver.objects.kind import Kind
 from tests.apiserver.http import JSON_PATCH, MERGE, STRATEGIC, Http
 from tests.apiserver.samples import body
 from tests.apiserver.test_hostile import KEYS, junk

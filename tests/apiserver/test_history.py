@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from hekla.local.apiserver.shelf import Shelf
+from hekla.local.apiserver.storage.history import PastVersions
 from tests.apiserver.http import CONFIG_MAPS, MERGE, Http, config_map
 
 WRITES, SIZE = 1000, 50_000
@@ -40,7 +40,7 @@ def test_a_deleted_object_is_told_with_its_last_state(http: Http) -> None:
 
 
 def test_a_shelf_gives_back_what_was_put(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = PastVersions(tmp_path)
     pieces = [bytes([n % 251]) * (n + 1) for n in range(300)]
     places = [place for start in range(0, 300, 50) for place in shelf.put(pieces[start : start + 50])]
     assert [shelf.take(place) for place in places] == pieces

@@ -17,13 +17,13 @@ from hekla.admission.registry import ADMISSIONS
 from hekla.admission.review import StaticLookup
 from hekla.admission.reviews import answer
 from hekla.api import crds
+from hekla.api.trees import Json
 from hekla.kube.flags import parse
-from hekla.local.apiserver.health import KUBERNETES_MINOR
-from hekla.local.cluster import Cluster, Settings
+from hekla.local.apiserver.request.health import KUBERNETES_MINOR
+from hekla.local.cluster.cluster import Cluster, Settings
 from tests.apiserver.http import Http, until
 from tests.apiserver_process import ApiServerProcess
 
-Json = dict[str, Any]
 URL = "https://127.0.0.1:1"
 """Where nobody listens."""
 ENTRY = "hekla.admission.inside:reviewers"

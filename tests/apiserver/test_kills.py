@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from hekla.api import core
-from hekla.kube import config
+from hekla.api.kubernetes import core
 from hekla.kube.client import Client
+from hekla.kube.connection import config
 from hekla.kube.errors import Expired
 from tests.apiserver_process import ApiServerProcess
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from hekla.local.apiserver.kind import Kind
-from hekla.local.apiserver.objects import builtin, fields, protobuf
+from hekla.local.apiserver.objects import builtin
+from hekla.local.apiserver.objects.encoding import fields, protobuf
+from hekla.local.apiserver.objects.kind import Kind
 from tests.apiserver.http import JSON_PATCH, MERGE, Http
 from tests.apiserver.samples import CONDITION, body
 

@@ -16,15 +16,15 @@ from hekla.admission.inside import settings_inside
 from hekla.admission.registration import Where, kind_of, webhook
 from hekla.admission.registry import ADMISSIONS
 from hekla.api import crds
+from hekla.api.trees import Json
 from hekla.kube.http.server import Peer, Request
-from hekla.local.apiserver.health import KUBERNETES_MINOR
-from hekla.local.apiserver.inside import reviewers
-from hekla.local.apiserver.moulds import Moulds
+from hekla.local.apiserver.admission.in_process import reviewers
 from hekla.local.apiserver.objects.expressions import of_names
-from hekla.local.apiserver.writing import Writer
+from hekla.local.apiserver.request.health import KUBERNETES_MINOR
+from hekla.local.apiserver.write.create_cache import CreateCache
+from hekla.local.apiserver.write.writing import Writer
 from tests.apiserver.test_parts import CHANGING, SCHEMA, Inside, plain
 
-Json = dict[str, Any]
 URL = "https://127.0.0.1:1"
 PODS = "/api/v1/namespaces/{}/pods"
 JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/{}/jobs"
@@ -92,9 +92,9 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     server.webhooks.inside = reviewers(server.registry, f"{URL}=hekla.admission.inside:reviewers", int(KUBERNETES_MINOR))
     await server.start()
     made = World(inside)
-    find, short = Moulds.find, Writer.cast
+    find, short = CreateCache.find, Writer.cast
 
-    def found(self: Moulds, call: Any) -> Any:
+    def found(self: CreateCache, call: Any) -> Any:
         if call.route.namespace == "long":
             return None
         return find(self, call)
@@ -104,7 +104,7 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         made.casts += row is not None
         return row
 
-    monkeypatch.setattr(Moulds, "find", found)
+    monkeypatch.setattr(CreateCache, "find", found)
     monkeypatch.setattr(Writer, "cast", cast)
     names: Json = {"plural": "things", "kind": "Thing", "singular": "thing", "listKind": "ThingList"}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": SCHEMA}, "subresources": {"status": {}}}
@@ -197,6 +197,8 @@ ODD: list[Json] = [
     {"annotations": {"volcano.sh/jdb-min-available": "x"}}, {"annotations": {"n": "null"}}, {"annotations": {"n": None}},
     {"annotations": {"n": 3}}, {"annotations": {"kubernetes.io/config.mirror": "m"}},
     {"annotations": {"scheduler.alpha.kubernetes.io/critical-pod": ""}},
+    {"annotations": {"hekla.io/filled-minimums": "*,default0,work"}}, {"annotations": {"hekla.io/filled-minimums": ""}},
+    {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": '{"spec":{"tasks":[{"name":"work"},{}]}}'}},
     {"ownerReferences": [{**OWNER, "uid": "a"}, {**OWNER, "uid": "b"}]}, {"ownerReferences": [OWNER]}, {"ownerReferences": []},
     {"finalizers": ["example.com/hold"]}, {"finalizers": ["bare"]}, {"finalizers": []},
     {"uid": "u"}, {"generation": 4}, {"resourceVersion": "1"}, {"creationTimestamp": None}, {"unknown": 1}, {"managedFields": []},

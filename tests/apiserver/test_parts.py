@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 
 from hekla.kube.http.server import Peer, Request, Response
-from hekla.local import certificates
-from hekla.local.apiserver import parts
-from hekla.local.apiserver.admission import Admission
-from hekla.local.apiserver.authentication import Authenticator
-from hekla.local.apiserver.journal import Journal
+from hekla.local.apiserver.admission.admission import Admission
+from hekla.local.apiserver.auth.authentication import Authenticator
+from hekla.local.apiserver.auth.tokens import Tokens
 from hekla.local.apiserver.objects import builtin
-from hekla.local.apiserver.registry import Registry
-from hekla.local.apiserver.server import ApiServer
-from hekla.local.apiserver.store import Store
-from hekla.local.apiserver.tokens import Tokens
+from hekla.local.apiserver.request.server import ApiServer
+from hekla.local.apiserver.storage.journal import Journal
+from hekla.local.apiserver.storage.registry import Registry
+from hekla.local.apiserver.storage.store import Store
+from hekla.local.apiserver.write import partial_update as parts
+from hekla.local.machine import certificates
 
 PODS = "/api/v1/namespaces/{}/pods"
 THINGS = "/apis/example.com/v1/namespaces/{}/things"

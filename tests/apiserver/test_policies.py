@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from hekla.api.trees import Json
 from tests.apiserver.http import CONFIG_MAPS, Answer, Http, config_map
 
-Json = dict[str, Any]
 GROUP = "/apis/admissionregistration.k8s.io/v1"
 
 

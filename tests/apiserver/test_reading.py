@@ -215,3 +215,11 @@ def test_health(shared_apiserver: ApiServerProcess, http: Http) -> None:
     assert text.endswith("livez check passed\n")
     assert http.get("/livez/ping").status == 200
     assert http.get("/livez/nope").status == 404
+
+
+@pytest.mark.parametrize("option", ["limit", "timeoutSeconds", "resourceVersion"])
+def test_a_number_without_end_is_out_of_range(shared_apiserver: ApiServerProcess, option: str) -> None:
+    """Python refuses to read more than 4,300 digits, which was an internal error."""
+    query = f"watch=true&{option}" if option == "timeoutSeconds" else option
+    refused = Http(shared_apiserver).get(f"{CONFIG_MAPS}?{query}={'9' * 5000}")
+    assert refused.status == 400 and "value out of range" in refused.tree["message"]

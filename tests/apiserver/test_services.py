@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hekla.local.apiserver.expiry import EventExpiry
-from hekla.local.apiserver.journal import Journal
-from hekla.local.apiserver.store import Store
+from hekla.local.apiserver.storage.event_expiry import EventExpiry
+from hekla.local.apiserver.storage.journal import Journal
+from hekla.local.apiserver.storage.store import Store
 from tests.apiserver.http import Http
 
 SERVICES = "/api/v1/namespaces/default/services"

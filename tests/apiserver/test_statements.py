@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from hekla.local.apiserver import parts
-from hekla.local.apiserver.call import Call
+from hekla.api.trees import Json
 from hekla.local.apiserver.objects.texts import OF_POD, of_schema
-from hekla.local.apiserver.statements import Statement, Statements
-from hekla.local.apiserver.store import Row, Write
+from hekla.local.apiserver.request.call import Call
+from hekla.local.apiserver.storage.store import Row, Write
+from hekla.local.apiserver.write import partial_update as parts
+from hekla.local.apiserver.write.status_patch_cache import CachedStatusPatch, StatusPatchCache
 from tests.apiserver.test_parts import MERGE, PODS, SCHEMA, STRATEGIC, THINGS, Inside, inside, plain, status_of_pod, status_of_thing
 
 __all__ = ["inside"]
 
-Json = dict[str, Any]
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
 
@@ -42,18 +42,18 @@ class Twins:
         self.repeated = 0
         """Statements of which it was known what they make."""
         monkeypatch.setattr(inside.store.book, "_clock", self.clock)
-        read, write = Statements.read, Statements.write
+        read, write = StatusPatchCache.read, StatusPatchCache.write
 
-        def reads(statements: Statements, call: Call, media: str) -> Statement | None:
+        def reads(statements: StatusPatchCache, call: Call, media: str) -> CachedStatusPatch | None:
             return None if call.route.namespace == "long" else read(statements, call, media)
 
-        def writes(statements: Statements, call: Call, statement: Statement) -> Write | None:
+        def writes(statements: StatusPatchCache, call: Call, statement: CachedStatusPatch) -> Write | None:
             found = write(statements, call, statement)
             self.repeated += found is not None
             return found
 
-        monkeypatch.setattr(Statements, "read", reads)
-        monkeypatch.setattr(Statements, "write", writes)
+        monkeypatch.setattr(StatusPatchCache, "read", reads)
+        monkeypatch.setattr(StatusPatchCache, "write", writes)
 
     def row(self, target: str, namespace: str) -> Row | None:
         collection = "pods" if target.startswith("/api/") else "things.example.com"

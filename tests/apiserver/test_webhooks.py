@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from hekla.api.trees import Json
 from hekla.kube.http.server import Request, Response, Server, serve
-from hekla.local import certificates
+from hekla.local.machine import certificates
 from tests.apiserver.http import CONFIG_MAPS, PODS, Answer, Http, config_map, pod
 from tests.apiserver_process import ApiServerProcess
 
-Json = dict[str, Any]
 GROUP = "/apis/admissionregistration.k8s.io/v1"
 
 

@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hekla.api import crds
-from hekla.local.apiserver.kind import Kind
-from hekla.local.apiserver.objects import builtin, custom, openapi, schema, schema_errors
+from hekla.local.apiserver.objects import builtin
+from hekla.local.apiserver.objects.custom import custom, schema, schema_errors
 from hekla.local.apiserver.objects.errors import BadBody
+from hekla.local.apiserver.objects.kind import Kind
+from hekla.local.apiserver.objects.openapi import openapi
 
 JSON = "application/json"
 DEFINITION = next(kind for kind in builtin.kinds() if kind.kind == "CustomResourceDefinition")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hekla.local.apiserver.objects import decode, protobuf
+from hekla.local.apiserver.objects.encoding import decode, protobuf
 from hekla.local.apiserver.objects.errors import BadBody
 
 POD = decode.reader("", "v1", "Pod")

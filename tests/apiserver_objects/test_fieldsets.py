@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hekla.local.apiserver.objects import fieldsets
-from hekla.local.apiserver.objects.fieldsets import Path, Tree
+from hekla.local.apiserver.objects.merging import fieldsets
+from hekla.local.apiserver.objects.merging.fieldsets import Path, Tree
 
 ELEMENTS = st.sampled_from(["f:a", "f:b", "f:c", 'k:{"name":"x"}', 'v:"one"', "i:0"])
 PATHS = st.lists(ELEMENTS, min_size=1, max_size=4).map(tuple)

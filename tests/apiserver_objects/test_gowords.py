@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hekla.local.apiserver.objects.gowords import printed, quoted, syntax_error, type_of, written
-from hekla.local.apiserver.objects.restored import misfit
+from hekla.local.apiserver.objects.encoding.go_text import printed, quoted, syntax_error, type_of, written
+from hekla.local.apiserver.objects.merging.restored import misfit
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from hekla.local.apiserver.kind import Kind
 from hekla.local.apiserver.objects import builtin, columns, events
 from hekla.local.apiserver.objects.columns.cells import duration
-from hekla.local.apiserver.objects.patch import apply_merge
+from hekla.local.apiserver.objects.kind import Kind
+from hekla.local.apiserver.objects.merging.patch import apply_merge
 
 KINDS: dict[tuple[str, str], Kind] = {(kind.group, kind.kind): kind for kind in builtin.kinds()}
 POD, DEPLOYMENT = KINDS["", "Pod"], KINDS["apps", "Deployment"]

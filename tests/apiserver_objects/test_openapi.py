@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from hekla.local.apiserver.objects import builtin, gnostic, openapi, swagger
+from hekla.local.apiserver.objects import builtin
+from hekla.local.apiserver.objects.openapi import gnostic, openapi, swagger
 
 GROUPS = sorted({(kind.group, kind.version) for kind in builtin.kinds()})
 

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hekla.local.apiserver.objects import builtin, fieldsets, merging, ownership, topology
-from hekla.local.apiserver.objects.merging import Unmergeable
-from hekla.local.apiserver.objects.ownership import APPLY, UPDATE, Conflicts, Owner, Scope, Share, Shares
-from hekla.local.apiserver.owners import NOBODY, Book
+from hekla.local.apiserver.objects import builtin
+from hekla.local.apiserver.objects.merging import fieldsets, merging, ownership, topology
+from hekla.local.apiserver.objects.merging.merging import Unmergeable
+from hekla.local.apiserver.objects.merging.ownership import APPLY, UPDATE, Conflicts, Owner, Scope, Share, Shares
+from hekla.local.apiserver.storage.managed_fields import NOBODY, Book
 
 Tree = dict[str, Any]
 

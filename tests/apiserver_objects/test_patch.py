@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hekla.local.apiserver.objects import fields
+from hekla.local.apiserver.objects.encoding import fields
 from hekla.local.apiserver.objects.errors import BadBody
-from hekla.local.apiserver.objects.patch import apply_json, apply_merge, apply_strategic
+from hekla.local.apiserver.objects.merging.patch import apply_json, apply_merge, apply_strategic
 from tests.apiserver_objects.trees import body
 
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hekla.local.apiserver.objects import durations, fields, protobuf
+from hekla.local.apiserver.objects import durations
+from hekla.local.apiserver.objects.encoding import fields, protobuf
 from hekla.local.apiserver.objects.errors import BadBody
 
 WIRE = Path(__file__).parents[2].parent / "shared" / "conformance" / "k8s-wire"

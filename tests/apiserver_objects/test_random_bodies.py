@@ -9,9 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hekla.local.apiserver.kind import Kind
-from hekla.local.apiserver.objects import builtin, custom, fields
+from hekla.local.apiserver.objects import builtin
+from hekla.local.apiserver.objects.custom import custom
+from hekla.local.apiserver.objects.encoding import fields
 from hekla.local.apiserver.objects.errors import BadBody
+from hekla.local.apiserver.objects.kind import Kind
 from tests.apiserver_objects.trees import JUNK, body
 
 KINDS = {(kind.group, kind.version, kind.kind): kind for kind in builtin.kinds()}

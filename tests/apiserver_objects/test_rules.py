@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from hekla.api import crds
-from hekla.local.apiserver.objects import custom, rules
+from hekla.api.trees import Json
+from hekla.local.apiserver.objects.custom import custom, rules
 from hekla.local.apiserver.objects.validation import definitions
 from tests.apiserver_objects.test_custom import definition
-
-Json = dict[str, Any]
 
 
 def errors(validations: list[dict[str, Any]], spec: Any, old: Any = None) -> list[str]:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import random
 from copy import deepcopy
-from typing import Any
 
-from hekla.local.apiserver.objects import fields, topology
-from hekla.local.apiserver.objects.ownership import UPDATE, Owner, Scope
+from hekla.api.trees import Json
+from hekla.local.apiserver.objects.encoding import fields
+from hekla.local.apiserver.objects.merging import topology
+from hekla.local.apiserver.objects.merging.ownership import UPDATE, Owner, Scope
 from hekla.local.apiserver.objects.usage import usage
 from hekla.local.apiserver.objects.validation import pod as rules
-from hekla.local.apiserver.owners import Book
-
-Json = dict[str, Any]
+from hekla.local.apiserver.storage.managed_fields import Book
 
 
 def some_pod(dice: random.Random) -> Json:

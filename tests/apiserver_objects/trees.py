@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from hekla.local.apiserver.objects import fields
+from hekla.local.apiserver.objects.encoding import fields
 
 TEXT = st.text(max_size=8) | st.sampled_from(["a", "a.b/c", "In", "Exists", "Always", "None", "1", "100m", "-1", "http", "x" * 70])
 VALUES: dict[str, st.SearchStrategy[Any]] = {

@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Awaitable
 from dataclasses import dataclass
 
-from hekla.api import core
+from hekla.api.kubernetes import core
 from hekla.kube.client import Client
 from hekla.kube.errors import AlreadyExists, ApiError, Conflict
 from hekla.kube.http.client import TransportError
-from hekla.local.cluster import Cluster
-from hekla.local.supervisor import read_status
+from hekla.local.cluster.cluster import Cluster
+from hekla.local.cluster.supervisor import read_status
 
 TARGETS = ("apiserver", "scheduler", "controllers", "agent")
 PATIENCE = 60.0

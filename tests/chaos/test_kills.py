@@ -21,19 +21,20 @@ from typing import Any
 
 import pytest
 
-from hekla.api import batch, core, scheduling
+from hekla.api import batch, scheduling
+from hekla.api.kubernetes import core
+from hekla.api.trees import Json
 from hekla.cli.down import stop
 from hekla.cli.up import bring_up
-from hekla.kube import config
 from hekla.kube.client import Client
+from hekla.kube.connection import config
 from hekla.kube.errors import AlreadyExists, ApiError
 from hekla.kube.http.client import TransportError
-from hekla.local.cluster import Cluster
-from hekla.local.supervisor import read_status
+from hekla.local.cluster.cluster import Cluster
+from hekla.local.cluster.supervisor import read_status
 from tests.chaos.killing import Ledger, carry_out, schedule
 from tests.chaos.workload import Story, Workload, starts_of
 
-Json = dict[str, Any]
 JOB, POD, GROUP, CONFIG_MAP = batch.JOB.untyped, core.POD.untyped, scheduling.POD_GROUP.untyped, core.CONFIG_MAP.untyped
 NAMESPACE = "default"
 ENDED = ("Completed", "Failed", "Aborted", "Terminated")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-Json = dict[str, Any]
+from hekla.api.trees import Json
 
 SCRIPT = """
 exec 9>"{marks}/locks/$POD"

@@ -16,10 +16,11 @@ from typing import Any
 
 import pytest
 
-from hekla.api import batch, core, scheduling
+from hekla.api import batch, scheduling
+from hekla.api.kubernetes import core
 from hekla.cli.vcctl.jobtable import phase, table
 from hekla.kube.client import Client
-from hekla.kube.config import load
+from hekla.kube.connection.config import load
 from hekla.kube.errors import NotFound
 from tests.cli.answers import command
 from tests.kubernetes import programs

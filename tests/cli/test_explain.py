@@ -61,6 +61,15 @@ def test_a_job_that_waits_says_why_once(server: Answers):
     assert "tasks in gang" not in told
 
 
+@pytest.mark.parametrize("phase", ["Inqueue", "Running"])
+def test_what_the_policy_ignores_is_said_once(server: Answers, phase: str):
+    text = "The scheduler ignores networkTopology (plugin network-topology-aware)."
+    group = {"phase": phase, "conditions": [condition("Ignored", text)]}
+    events = [warning("PodGroup", "train-u", "Ignored", text)]
+    told = explained(server, "Pending" if phase == "Inqueue" else phase, group, events)
+    assert told.count(text) == 1
+
+
 NUMBERS = {"needs": 1, "fit": 0, "nodes": 1, "reasons": [{"reason": "node(s) were unschedulable", "nodes": 1, "text": "is cordoned"}]}
 
 
@@ -105,3 +114,31 @@ def test_the_same_warning_stands_once_and_the_newest_last(server: Answers):
 ])  # fmt: skip
 def test_a_job_without_a_group_says_why_it_has_none(server: Answers, phase: str, said: str):
     assert said in explained(server, phase)
+
+
+def node(name: str, status: str, message: str = "") -> Tree:
+    ready = {"type": "Ready", "status": status, "message": message, "lastTransitionTime": "2026-11-22T20:00:00Z"}
+    return {"metadata": {"name": name}, "status": {"conditions": [ready]}}
+
+
+def test_a_node_that_is_not_ready_is_named(server: Answers):
+    """With the pods of the job that it holds; all of them where the job waits for a node."""
+    placed = [("train-0", "silent", "Running"), ("train-1", "ghost", "Running"), ("train-2", "other", "Succeeded")]
+    server.gives[f"{CORE}/pods"] = [
+        {"metadata": {"name": name}, "spec": {"nodeName": node}, "status": {"phase": phase}} for name, node, phase in placed
+    ]
+    server.gives["/api/v1/nodes"] = [
+        node("silent", "Unknown", "Kubelet stopped posting node status."),
+        node("other", "False"),
+        node("good", "True"),
+    ]
+    told = explained(server, "Running", {"phase": "Running"})
+    said = "Node silent, which holds train-0, is not ready: Kubelet stopped posting node status, since 2026-11-22T20:00:00Z."
+    assert said in told
+    assert "Node ghost, which holds train-1, is not ready: it is gone from the cluster." in told
+    assert "other" not in told and "good" not in told
+
+    waiting = {"phase": "Inqueue", "conditions": [condition("Waiting", TEXT)]}
+    assert "Node other is not ready" in explained(server, "Pending", waiting)
+    found = json.loads(explained(server, "Pending", waiting, form="json"))
+    assert sorted(found["nodesNotReady"]) == ["ghost", "other", "silent"]

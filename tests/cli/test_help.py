@@ -93,6 +93,7 @@ Usage:
   vcctl job run [flags]
 
 Flags:
+  -c, --command string      the command of job
   -f, --filename string     the yaml file of job
   -h, --help                help for run
   -i, --image string        the container image of job (default "busybox")
@@ -172,6 +173,12 @@ def test_a_command_line_that_cannot_be_read(words: str, message: str):
         parse(VCCTL, words.split())
 
     assert str(raised.value) == message
+
+
+def test_a_number_without_end_is_out_of_range():
+    """Python refuses to read more than 4,300 digits, which was a traceback."""
+    with pytest.raises(UsageError, match="value out of range"):
+        parse(VCCTL, ["job", "run", "-m", "9" * 5000])
 
 
 def test_mistakes_go_to_stderr_and_end_with_1():

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import select
 import ssl
 import tempfile
 import threading
@@ -124,7 +125,7 @@ class Api:
         target = with_query(path, query)
         for attempt in (1, 2):
             connection = getattr(self._local, "connection", None)
-            if connection is None:
+            if connection is None or was_closed(connection):
                 connection = self._local.connection = self.connect()
             try:
                 connection.request(method, target, data, {**self.more, **(headers or {})})
@@ -228,6 +229,11 @@ class Watched:
         while line := self.answer.readline():
             found.append(json.loads(line))
         return found
+
+
+def was_closed(connection: http.client.HTTPConnection) -> bool:
+    """Whether the server has closed a kept connection, as it does with one that nobody uses for a while."""
+    return connection.sock is not None and bool(select.select([connection.sock], [], [], 0)[0])
 
 
 def with_query(path: str, query: dict[str, Any]) -> str:

@@ -49,7 +49,7 @@ def cluster_of_our_own(**flags: object) -> Iterator[Path]:
     """The kubeconfig of a cluster made as `hekla up` with these flags makes one; gone afterwards."""
     from hekla.cli.down import stop
     from hekla.cli.up import bring_up
-    from hekla.local.cluster import Cluster
+    from hekla.local.cluster.cluster import Cluster
 
     directory = Path(tempfile.mkdtemp(prefix="hekla-test-"))
     cluster = Cluster(directory / "checklist")

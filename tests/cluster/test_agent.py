@@ -370,8 +370,8 @@ def test_item_144_a_restart_of_the_agent(node: Node, own: bool) -> None:
     import os
     import signal
 
-    from hekla.local.cluster import Cluster
-    from hekla.local.supervisor import read_status
+    from hekla.local.cluster.cluster import Cluster
+    from hekla.local.cluster.supervisor import read_status
 
     cluster = Cluster(node.api.kubeconfig.parent)
 

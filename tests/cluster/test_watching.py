@@ -136,7 +136,7 @@ def test_item_070_binding_shows_a_pod_to_its_node(api: Api, ns: Namespace) -> No
         assert watch.take(1) == [("ADDED", "arriving")]
 
 
-def test_item_071_a_watch_ends_with_a_bookmark(api: Api, labelled: Namespace) -> None:
+def test_item_071_a_watch_ends_with_a_bookmark(api: Api, labelled: Namespace, own: bool) -> None:
     began = time.monotonic()
     # A server may send it two seconds before the end, and only if it has seen the collection change since.
     passing = api.create(labelled.path("secrets"), {"metadata": {"name": "passing"}})
@@ -145,6 +145,8 @@ def test_item_071_a_watch_ends_with_a_bookmark(api: Api, labelled: Namespace) ->
     with api.watch(labelled.path("secrets"), timeoutSeconds=4, allowWatchBookmarks="true", resourceVersion=newest) as watch:
         events = watch.rest()
     assert time.monotonic() - began > 3.5
+    if events[-1]["type"] != "BOOKMARK" and not own:
+        pytest.skip("bookmarks are sent at a server's discretion (Kubernetes' API concepts), and this one sent none")
     assert events[-1]["type"] == "BOOKMARK" and int(events[-1]["object"]["metadata"]["resourceVersion"]) > 0
 
 
@@ -178,8 +180,8 @@ def test_item_076_versions_grow_over_restarts(api: Api, ns: Namespace, own: bool
     import os
     import signal
 
-    from hekla.local.cluster import Cluster
-    from hekla.local.supervisor import read_status
+    from hekla.local.cluster.cluster import Cluster
+    from hekla.local.cluster.supervisor import read_status
 
     cluster = Cluster(api.kubeconfig.parent)
 
@@ -252,7 +254,7 @@ def test_item_077_a_killed_holder_is_replaced(api: Api, ns: Namespace) -> None:
     import asyncio
 
     from hekla.kube.client import Client
-    from hekla.kube.config import load
+    from hekla.kube.connection.config import load
     from hekla.kube.leader import LeaderElection
 
     async def story() -> None:

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from hekla.engine.durations import instant, seconds
-from hekla.engine.merge import normalised
-from hekla.engine.nodes import NodeView
-from hekla.engine.plugin import Code
-from hekla.engine.session import Session
-from hekla.engine.tasks import Job, Task
+from hekla.engine.framework.plugin import Code
+from hekla.engine.framework.session import Session
+from hekla.engine.model.durations import instant, seconds
+from hekla.engine.model.nodes import NodeView
+from hekla.engine.model.tasks import Job, Task
+from hekla.engine.placement.merge import normalised
+from hekla.engine.placement.placer import placer_of
 from tests.conformance.case import Case, Difference, feed, policy_of, state_of
 from tests.conformance.sessions import open_case
 
@@ -71,7 +72,7 @@ class _Caller:
         task = self._task(call)
         view = NodeView(self.session.state.nodes, np.array([self.session.state.nodes.rows[call["node"]]]))
         total = 0.0
-        for _, score in self.session.hooks.pipeline.scores:
+        for _, score in placer_of(self.session).scores:
             if score.batch:
                 continue
             raw = score.raw(task.pods, view, task)
@@ -85,7 +86,7 @@ class _Caller:
         view = NodeView(self.session.state.nodes, rows)
         total = np.zeros(len(rows))
         spoke = False
-        for _, score in self.session.hooks.pipeline.scores:
+        for _, score in placer_of(self.session).scores:
             raw = score.raw(task.pods, view, task) if score.batch else None
             if raw is not None:
                 spoke = True
@@ -104,7 +105,7 @@ class _Caller:
         row = self.session.state.nodes.rows[call["node"]]
         view = NodeView(self.session.state.nodes, np.array([row]))
         statuses: list[dict[str, Any]] = []
-        for _, filters in self.session.hooks.pipeline.filters:
+        for _, filters in placer_of(self.session).filters:
             refused: set[str] = set()
             for one in filters:
                 passed = one.mask(task.pods, view, task)

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from hekla.engine.actions import ACTIONS
-from hekla.engine.plugin import Plugin
+from hekla.engine.framework.plugin import Plugin
+from hekla.engine.framework.policy import Policy
+from hekla.engine.model.state import State
 from hekla.engine.plugins import PLUGINS
-from hekla.engine.policy import Policy
-from hekla.engine.state import State
+from hekla.engine.policies import read_policy
 from tests.conformance.custom import CUSTOM
 
 Case = Mapping[str, Any]
@@ -46,7 +47,7 @@ def policy_of(case: Case, actions: list[str]) -> Policy:
         "tiers": tiers,
         "configurations": case.get("configurations") or [],
     }
-    return Policy.parse(tree, plugins=CUSTOM, defaults=False, strict=False)
+    return read_policy(tree, plugins=CUSTOM, defaults=False, strict=False)
 
 
 def state_of(case: Case) -> State:

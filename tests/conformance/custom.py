@@ -6,10 +6,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from hekla.engine.nodes import Bools, NodeView
-from hekla.engine.plugin import PERMIT, REJECT, Code, Depends, Filter, Plugin
-from hekla.engine.podclass import PodClass
-from hekla.engine.tasks import Job, Status, Task
+from hekla.engine.framework.plugin import PERMIT, REJECT, Code, Depends, Filter, Plugin
+from hekla.engine.model.arrays import Bools
+from hekla.engine.model.nodes import NodeView
+from hekla.engine.model.podclass import PodClass
+from hekla.engine.model.tasks import Job, Status, Task
 
 
 class TestRejecter(Plugin):

@@ -11,12 +11,12 @@ import numpy as np
 from hekla.engine.actions import ACTIONS
 from hekla.engine.actions.backfill import pick
 from hekla.engine.cycle import close_session, hooks_of, open_session
-from hekla.engine.durations import instant
-from hekla.engine.policy import Policy
+from hekla.engine.framework.policy import Policy
+from hekla.engine.framework.session import Session
+from hekla.engine.model.durations import instant
+from hekla.engine.model.state import State
+from hekla.engine.model.tasks import Status, is_allocated
 from hekla.engine.report import phase_of
-from hekla.engine.session import Session
-from hekla.engine.state import State
-from hekla.engine.tasks import Status, is_allocated
 from tests.conformance.case import Case, Difference, feed, policy_of, state_of
 
 

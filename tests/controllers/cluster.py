@@ -13,13 +13,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hekla.api import batch, bus, core, crds, names, scheduling
-from hekla.api.apiextensions import CUSTOM_RESOURCE_DEFINITION
+from hekla.api import batch, bus, crds, names, scheduling
 from hekla.api.kinds import Kind
+from hekla.api.kubernetes import core
+from hekla.api.kubernetes.apiextensions import CUSTOM_RESOURCE_DEFINITION
 from hekla.controllers.daemon import FLAGS, POOL, controllers_of
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
-from hekla.kube.config import load
+from hekla.kube.connection.config import load
 from hekla.kube.controller import run
 from hekla.kube.errors import AlreadyExists, ApiError, NotFound
 from hekla.kube.events import Recorder
@@ -106,12 +107,32 @@ class Cluster:
             ever.append(meta["uid"])
         phase = new.get("status", {}).get("phase") or "Pending"
         if meta.get("deletionTimestamp"):
-            self._soon(self.client.delete, core.POD, meta["name"], meta["namespace"], grace=0)
+            # By uid, as a kubelet does: kube-apiserver says so of a pod that is gone in the next
+            # moment, and there may be another by its name.
+            name, namespace, uid = meta["name"], meta["namespace"], meta["uid"]
+            self._soon(self.client.delete, core.POD, name, namespace, grace=0, uid=uid)
         elif self.running and phase == "Pending" and old is None:
-            self._soon(self.set_phase, meta["name"], "Running")
+            self._soon(self.set_phase, meta["name"], "Running", uid=meta["uid"])
 
-    async def set_phase(self, name: str, phase: str, exit_code: int = 0, *, restarts: int = 0, ready: bool = True) -> None:
-        """What a kubelet would report of a pod."""
+    def hear(self, pod: Tree) -> None:
+        """The kubelet is told of a pod, as new."""
+        self._kubelet(None, pod)
+
+    async def reported(self) -> None:
+        """Wait until the stand-ins have done all that they were about to do."""
+        await asyncio.gather(*self._tasks)
+
+    async def set_phase(
+        self,
+        name: str,
+        phase: str,
+        exit_code: int = 0,
+        *,
+        restarts: int = 0,
+        ready: bool = True,
+        uid: str | None = None,
+    ) -> None:
+        """What a kubelet would report of a pod; with `uid` only if it is still that pod."""
         state: Tree = {"running": {}}
         if phase in ("Succeeded", "Failed"):
             state = {"terminated": {"exitCode": exit_code, "reason": "Completed" if phase == "Succeeded" else "Error"}}
@@ -128,7 +149,8 @@ class Cluster:
                 }
             ],
         }
-        await self.client.patch(core.POD.untyped, name, {"status": status}, "default", subresource="status")
+        body = {"status": status} if uid is None else {"metadata": {"uid": uid}, "status": status}
+        await self.client.patch(core.POD.untyped, name, body, "default", subresource="status")
 
     async def fail(self, *pods: str, code: int = 1) -> None:
         for name in pods:

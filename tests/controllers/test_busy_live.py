@@ -14,7 +14,7 @@ from hekla.controllers.daemon import FLAGS, POOL, controllers_of
 from hekla.controllers.job import controller
 from hekla.controllers.job.controller import JobController
 from hekla.kube.client import Client
-from hekla.kube.config import load
+from hekla.kube.connection.config import load
 from hekla.kube.controller import run
 from hekla.kube.events import Recorder
 from hekla.kube.flags import parse

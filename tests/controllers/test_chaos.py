@@ -11,7 +11,7 @@ import pytest
 
 from hekla.controllers.daemon import FLAGS, POOL, controllers_of
 from hekla.kube.client import Client
-from hekla.kube.config import load
+from hekla.kube.connection.config import load
 from hekla.kube.controller import run
 from hekla.kube.events import Recorder
 from hekla.kube.flags import parse

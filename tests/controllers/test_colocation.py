@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from hekla.api import config, core
+from hekla.api import config
+from hekla.api.kubernetes import core
 from hekla.api.meta import LabelSelector, ObjectMeta
 from hekla.controllers.colocation import Pod, PodMarks, PodMeta, wanted
 from tests.apiserver_process import ApiServerProcess, shared_apiserver

@@ -9,7 +9,7 @@ import pytest
 
 from hekla.api import batch
 from hekla.kube.client import Client
-from hekla.kube.config import load
+from hekla.kube.connection.config import load
 from hekla.kube.errors import ApiError, ServerError
 from hekla.kube.http.client import TransportError
 from tests.apiserver_process import ApiServerProcess

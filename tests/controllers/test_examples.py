@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from hekla.api import batch, flow
+from hekla.api.text.times import instant
 from hekla.controllers.cronjob.controller import delay_after_change
-from hekla.controllers.instants import instant
 from tests.apiserver_process import ApiServerProcess, shared_apiserver
 from tests.controllers.cluster import Cluster, running
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from hekla.api.text.times import stamp
 from hekla.controllers.garbage import needs_cleanup, seconds_left
-from hekla.controllers.instants import stamp
 from tests.controllers.job.world import job_of, task
 
 

@@ -1,10 +1,17 @@
 """Jobs against a real API server: the controllers create, watch and stop pods over HTTP."""
 
+import time
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
-from hekla.api import batch, core, networking, scheduling
+from hekla.api import batch, scheduling
+from hekla.api.kubernetes import core, networking
+from hekla.controllers import records
+from hekla.controllers.job.podrequests import PodRequests
+from hekla.kube.controller import Expectations
+from hekla.kube.events import Recorder
 from tests.apiserver_process import ApiServerProcess, shared_apiserver
 from tests.controllers.cluster import Cluster, a_task, on, running
 
@@ -333,3 +340,52 @@ async def test_what_the_scheduler_needs_to_know_of_the_network(cluster: Cluster)
     await cluster.client.delete(core.POD, "wide-a-1", "default", grace=0)
     await cluster.until(lambda: len(cluster.pods_ever["wide-a-1"]) == 2)
     await cluster.pods_are(*(f"wide-a-{index}" for index in range(4)), job="wide")
+
+
+async def test_a_late_kubelet_leaves_the_next_pod_of_the_name_alone(cluster: Cluster) -> None:
+    """The stand-in ended pods by name, and on kube-apiserver the pod made in the place of one, too.
+
+    That server shows each pod as leaving before it is gone.
+    """
+    await cluster.job("late", a_task("a"))
+    await cluster.phase("late", "Running")
+    there = await cluster.client.get(core.POD.untyped, "late-a-0", "default")
+    meta = {**there["metadata"], "uid": "of-the-one-before"}
+    cluster.hear({**there, "metadata": {**meta, "deletionTimestamp": "2026-01-01T00:00:00Z"}})
+    cluster.hear({**there, "metadata": meta, "status": {"phase": "Pending"}})
+    await cluster.reported()
+    left = await cluster.client.get(core.POD.untyped, "late-a-0", "default")
+    assert left["metadata"]["resourceVersion"] == there["metadata"]["resourceVersion"]
+
+
+async def test_a_late_look_leaves_the_next_pod_of_the_name_alone(cluster: Cluster) -> None:
+    """A leader that was held up stops a pod in whose place the next leader has made another.
+
+    It marked that one, which then was stopped, too.
+    """
+    job = await cluster.job("stale", a_task("a"))
+    await cluster.phase("stale", "Running")
+    there = await cluster.client.get(records.POD, "stale-a-0", "default")
+    earlier = msgspec.structs.replace(there.metadata, uid="of-the-one-before")
+    before = msgspec.structs.replace(there, metadata=earlier)
+    recorder = Recorder(cluster.client, "late")
+    late = PodRequests(cluster.client, Expectations(), recorder, time.time)
+    await late.delete("default/stale", job, [before])
+    left = await cluster.client.get(records.POD, "stale-a-0", "default")
+    assert left.metadata.uid == there.metadata.uid and left.metadata.annotations.out_of_sync is None
+
+
+async def test_enough_successes_end_the_job_and_its_status_says_what_is_left(cluster: Cluster) -> None:
+    """What runs beyond `minSuccess` is stopped; the counts that follow the end of a job were never written."""
+    await cluster.job("half", a_task("a", 4, minAvailable=1), minSuccess=2)
+    await cluster.phase("half", "Running")
+    await cluster.until(lambda: (job := cluster.jobs.get("default/half")) is not None and job.status.running == 4)
+    await cluster.succeed("half-a-0", "half-a-1")
+    await cluster.phase("half", "Completed")
+
+    def left() -> tuple[int, ...]:
+        job = cluster.jobs.get("default/half")
+        assert job is not None
+        return job.status.running, job.status.terminating, job.status.pending, job.status.succeeded
+
+    await cluster.until(lambda: left() == (0, 0, 0, 2), lambda: str(left()))

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from hekla.api import apps, core, names, scheduling
+from hekla.api import names, scheduling
+from hekla.api.kubernetes import apps, core
 from tests.apiserver_process import ApiServerProcess, shared_apiserver
 from tests.controllers.cluster import Cluster, running
 

@@ -33,7 +33,7 @@ def account(component: str, *more: str) -> Account:
 
 SCHEDULER = account("scheduler", "batch")
 LONE_SCHEDULER = account("scheduler")
-CONTROLLERS = account("controllers", "hypernodes")
+CONTROLLERS = account("controllers", "hypernodes", "secrets")
 HYPERNODES = account("hypernode-controller")
 _REGISTRATION = {
     "apiGroups": ["admissionregistration.k8s.io"],

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hekla.local.agent import preload
-from hekla.local.agent.isolation import detect
+from hekla.local.kubelet.runtime import preload
+from hekla.local.kubelet.runtime.isolation import detect
 from tests.deploy.chart import Chart, Helm
 from tests.kubernetes import programs
 from tests.kubernetes.conftest import servers

@@ -11,18 +11,18 @@ import yaml
 
 from deploy.__main__ import CHART, HEADER, MANIFESTS, definitions, policies
 from hekla import __version__
-from hekla.admission import groups
 from hekla.admission.registration import Where, kind_of, webhook
 from hekla.admission.registry import ADMISSIONS
 from hekla.admission.review import Settings
+from hekla.admission.rules import groups
 from hekla.cli.hekla import DAEMONS
 from hekla.controllers.hypernode.controller import KEY, discovery_config
-from hekla.engine.policy import Policy
-from hekla.engine.state import State
+from hekla.engine.model.state import State
+from hekla.engine.policies import read_policy
 from hekla.kube.daemon import VERSION_FLAG
 from hekla.kube.flags import parse
 from hekla.kube.log import FLAGS as LOG_FLAGS
-from hekla.scheduler.feed import sources
+from hekla.scheduler.informers import sources
 from tests.deploy.accounts import ADMISSION, CONTROLLERS, LONE_SCHEDULER, SCHEDULER
 from tests.deploy.chart import Manifests
 
@@ -69,7 +69,7 @@ def test_webhooks_are_those_that_admission_would_register() -> None:
 
 def test_configurations_are_read() -> None:
     for name in ("volcano-scheduler.conf", "agent-scheduler.conf"):
-        assert Policy.parse(yaml.safe_load((CHART / "config" / name).read_text())).actions
+        assert read_policy(yaml.safe_load((CHART / "config" / name).read_text())).actions
     assert groups.load(CHART / "config" / "volcano-admission.conf") == ()
     assert discovery_config({"data": {KEY: (CHART / "config" / KEY).read_text()}}) == []
     example = re.sub(r"(?m)^#(?! [A-Z])", "", (CHART / "config" / KEY).read_text())
@@ -83,7 +83,7 @@ def test_versions_and_the_image_are_those_of_the_program() -> None:
     copied = [word for line in re.findall(r"(?m)^COPY (.*) /source\S*$", recipe) for word in line.split()]
     assert "pyproject.toml" in copied and all((root / name).exists() for name in copied)
     needed = re.search(r'requires-python = ">=(\S+)"', (root / "pyproject.toml").read_text())
-    assert needed is not None and f"FROM python:{needed[1]}-slim" in recipe
+    assert needed is not None and f"ARG BASE=python:{needed[1]}-slim\nFROM ${{BASE}}\n" in recipe
     assert f"hekla:{__version__} ." in PAGE and f"hekla:{__version__} ." in recipe
 
 

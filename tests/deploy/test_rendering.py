@@ -140,3 +140,53 @@ def test_values_that_are_refused(chart: Chart, value: str, said: str) -> None:
 
 def test_nobody_owns_hypernodes_without_copies(chart: Chart) -> None:
     assert "has to be 1 or more" in chart.refused("hypernode_controller_mode=standalone", "hypernode_controller_replicas=0")
+
+
+def test_containers_write_nowhere_but_to_memory(chart: Chart) -> None:
+    for name, deployment in chart("agent_scheduler_enable=true").of("Deployment").items():
+        pod = deployment["spec"]["template"]["spec"]
+        container = pod["containers"][0]
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True, name
+        assert {"name": "temporary", "mountPath": "/tmp"} in container["volumeMounts"]
+        assert {"name": "temporary", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}} in pod["volumes"]
+        places = {mount["name"] for mount in container["volumeMounts"]}
+        assert places == {volume["name"] for volume in pod["volumes"]}, name
+
+
+def test_only_served_ports_are_reached(chart: Chart) -> None:
+    """A policy for each Deployment, which takes its pods, lets all to health and webhooks, and to metrics those who are named."""
+    made = chart("agent_scheduler_enable=true", "network_policy_metrics_from[0].podSelector.matchLabels.app=prometheus")
+    policies = made.of("NetworkPolicy")
+    assert policies.keys() == made.of("Deployment").keys()
+    for name, policy in policies.items():
+        template = made.of("Deployment")[name]["spec"]["template"]
+        selector = policy["spec"]["podSelector"]["matchLabels"]
+        assert selector.items() <= template["metadata"]["labels"].items() and policy["spec"]["policyTypes"] == ["Ingress"]
+        served = {port["containerPort"] for port in made.container(name)["ports"]}
+        assert {port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]} == served, name
+    open_to_all, for_some = policies["volcano-scheduler"]["spec"]["ingress"]
+    assert "from" not in open_to_all and for_some["from"] == [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]
+    assert not chart("network_policies_enable=false").of("NetworkPolicy")
+    closed = chart("network_policy_egress[0].ports[0].port=443").of("NetworkPolicy")["volcano-admission"]["spec"]
+    assert closed["policyTypes"] == ["Ingress", "Egress"] and closed["egress"] == [{"ports": [{"port": 443}]}]
+
+
+def test_secrets_are_seen_where_jobs_may_use_them(chart: Chart) -> None:
+    """Nobody lists or watches Secrets; where namespaces are named the controllers see those of no other."""
+    for tree in chart().of("ClusterRole").values():
+        for rule in tree["rules"]:
+            if "secrets" in rule["resources"]:
+                assert tree["metadata"]["name"] == "volcano-controllers" and not {"list", "watch", "patch"} & set(rule["verbs"])
+    made = chart("controller_secret_namespaces={team-a,team-b}")
+    assert not [rule for tree in made.of("ClusterRole").values() for rule in tree["rules"] if "secrets" in rule["resources"]]
+    roles = [tree for tree in made.trees if tree["kind"] in ("Role", "RoleBinding") and tree["metadata"]["name"].endswith("-secrets")]
+    found = sorted((tree["metadata"]["namespace"], tree["kind"]) for tree in roles)
+    assert found == [(team, kind) for team in ("team-a", "team-b") for kind in ("Role", "RoleBinding")]
+
+
+def test_images_are_named_by_digest(chart: Chart) -> None:
+    digest, other = "sha256:" + "a" * 64, "sha256:" + "b" * 64
+    made = chart(f"basic.image_digest={digest}", f"basic.admission_image_digest={other}", "basic.image_registry=r.example.com/t")
+    assert made.container("volcano-scheduler")["image"] == f"r.example.com/t/hekla@{digest}"
+    assert made.container("volcano-admission")["image"] == f"r.example.com/t/hekla@{other}"
+    assert "does not match" in chart.refused("basic.image_digest=latest").lower()

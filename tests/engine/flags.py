@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hekla.engine.policy import FLAGS
+from hekla.engine.framework.policy import FLAGS
 
 
 def only(name: str, *hooks: str, **arguments: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hekla.engine.tasks import Status
+from hekla.engine.model.tasks import Status
 from hekla.engine.world import World, policy
 from tests.engine.flags import only
 

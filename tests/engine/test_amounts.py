@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hekla.engine.cycle import hooks_of, open_session
-from hekla.engine.resources import (
+from hekla.engine.model.resources import (
     Request,
     ResourceSpace,
     amounts,
@@ -17,8 +17,8 @@ from hekla.engine.resources import (
     minimum_present,
     minimum_zero,
 )
-from hekla.engine.state import State
-from hekla.engine.tasks import Status, Task
+from hekla.engine.model.state import State
+from hekla.engine.model.tasks import Status, Task
 from hekla.engine.world import World, policy
 
 MI, GI = 1024.0**2, 1024.0**3

@@ -6,8 +6,8 @@ import pytest
 
 from hekla.engine.actions.backfill import pick
 from hekla.engine.cycle import hooks_of, open_session
-from hekla.engine.plugin import Plugin
-from hekla.engine.tasks import Task
+from hekla.engine.framework.plugin import Plugin
+from hekla.engine.model.tasks import Task
 from hekla.engine.world import World, policy
 
 

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hekla.engine.cycle import hooks_of, open_session
-from hekla.engine.devices.vgpu import IDS, decoded
+from hekla.engine.model.devices.vgpu import IDS, decoded
+from hekla.engine.placement.placer import placer_of
 from hekla.engine.world import World, policy
 
 SHARES, MEMORY = 3, 1000
@@ -105,7 +106,7 @@ def test_undoing_a_placement_gives_every_card_back(sizes, wanted):
     before, notes = holders(here), {key: dict(task.annotations) for key, task in here.state.tasks.items()}
     statement = session.statement()
     for task in here.state.jobs["default/last"].tasks.values():
-        rows = session.hooks.pipeline.candidates(session, task).idle
+        rows = placer_of(session).candidates(session, task).idle
         if len(rows):
             statement.allocate(task, int(rows[-1]))
     statement.discard()

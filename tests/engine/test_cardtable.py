@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hekla.engine.devices import Asker, vgpu
-from hekla.engine.devices.cardtable import CardTable
+from hekla.engine.model.devices import Asker, vgpu
+from hekla.engine.model.devices.cardtable import CardTable
 from hekla.engine.world import World, policy
 
 MODELS = ["NVIDIA-A100", "NVIDIA-T4", "AMD-MI300"]

@@ -9,10 +9,11 @@ from typing import Any
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from hekla.engine.claims.offers import Device, Offer, pools_of, read_slice
-from hekla.engine.claims.search import Usage, find
-from hekla.engine.claims.wishes import Choice, Wish, Wishes
 from hekla.engine.cycle import hooks_of, open_session
+from hekla.engine.model.claims.offers import Device, Offer, pools_of, read_slice
+from hekla.engine.model.claims.requests import Choice, ClaimRequest, ClaimRequests
+from hekla.engine.model.claims.search import Usage, find
+from hekla.engine.placement.placer import placer_of
 from tests.engine.test_claims import DRIVER, claim, request, settle, slice_of, using, world
 
 TAINT = {"key": "old", "value": "", "effect": "NoSchedule"}
@@ -44,7 +45,7 @@ def built(one: dict[str, Any], name: str = "") -> dict[str, Any]:
     return {**tree, **({"adminAccess": True} if one["admin"] == 0 else {})}
 
 
-def wish_of(made: Any, wishes: Wishes) -> Wish:
+def wish_of(made: Any, wishes: ClaimRequests) -> ClaimRequest:
     listed, limits = made
     trees = [
         {"name": f"r{at}", "exactly": built(alternatives[0])} if len(alternatives) == 1
@@ -55,7 +56,7 @@ def wish_of(made: Any, wishes: Wishes) -> Wish:
     return wishes.of({"spec": {"devices": {"requests": trees, "constraints": kinds}}})
 
 
-def everything(wishes: list[Wish], devices: list[Device], units: int, usage: Usage) -> list[str] | None:
+def everything(wishes: list[ClaimRequest], devices: list[Device], units: int, usage: Usage) -> list[str] | None:
     """The names of the choices of the first solution there is, by trying all of them.
 
     First is who is first at the first request: a choice comes before its alternatives, and its first devices before others, even
@@ -144,7 +145,7 @@ def tried(kinds: list[dict[str, Any]], units: int, made: list[Any]) -> list[str]
         if one["held"]:
             usage.hold(device.key, {}, 1)
             left -= sum(amount for _, amount in device.counters)
-    wishes_of = Wishes()
+    wishes_of = ClaimRequests()
     wishes = [wish_of(one, wishes_of) for one in made]
     before = dict(usage.held)
     found = find(wishes, Offer(pool.groups), pools, CLASSES, usage)
@@ -190,7 +191,7 @@ def test_no_device_is_given_twice_and_undoing_restores_everything(sizes, counts,
             session = open_session(here.state, hooks_of(here.state, here.policy), here.now)
             task = here.state.tasks.get(f"default/p{number}")
             if task is not None and task.status.value == "Pending":
-                candidates = session.hooks.pipeline.candidates(session, task)
+                candidates = placer_of(session).candidates(session, task)
                 before = dict(book.usage.held), {key: dict(one.owners) for key, one in book.promises.items()}
                 if len(candidates.idle) and not session.prefilter(task):
                     statement = session.statement()

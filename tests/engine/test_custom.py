@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hekla.engine.custom import CustomPluginError, Node, Pod, SimplePlugin, guarded
-from hekla.engine.plugin import Plugin
+from hekla.engine.framework.custom import CustomPluginError, Node, Pod, SimplePlugin, guarded
+from hekla.engine.framework.plugin import Plugin
 from hekla.engine.world import World, policy
 
 HERE = __file__

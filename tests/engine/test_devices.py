@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from hekla.engine.devices import ascend, gpushare, mig, mindcluster, vgpu
-from hekla.engine.plugins.deviceshare import matching_rules
-from hekla.engine.podclass import PodClasses, TermTable
-from hekla.engine.policy import Policy, PolicyError
-from hekla.engine.resources import ResourceSpace
+from hekla.engine.framework.policy import PolicyError
+from hekla.engine.model.devices import ascend, gpushare, mig, mindcluster, vgpu
+from hekla.engine.model.podclass import PodClasses, TermTable
+from hekla.engine.model.resources import ResourceSpace
+from hekla.engine.plugins.placement.deviceshare import matching_rules
+from hekla.engine.policies import read_policy
 from hekla.engine.world import World, policy
 
 CASES = Path(__file__).parents[2].parent / "shared" / "conformance" / "cases"
@@ -292,7 +293,7 @@ def test_switches_that_exclude_each_other_are_refused() -> None:
     for pair in (("GPUSharingEnable", "GPUNumberEnable"), ("VGPUEnable", "GPUNumberEnable")):
         arguments = {f"deviceshare.{name}": True for name in pair}
         with pytest.raises(PolicyError, match="GPUNumberEnable"):
-            Policy.parse({"actions": "allocate", "tiers": [{"plugins": [{"name": "deviceshare", "arguments": arguments}]}]})
+            read_policy({"actions": "allocate", "tiers": [{"plugins": [{"name": "deviceshare", "arguments": arguments}]}]})
 
 
 # ------------------------------------------------------------------------------------------------- worked examples

@@ -9,8 +9,9 @@ import msgspec
 import pytest
 import yaml
 
+from hekla.engine.framework.policy import Policy
 from hekla.engine.plugins import PLUGINS
-from hekla.engine.policy import Policy
+from hekla.engine.policies import read_policy
 from hekla.engine.world import World
 
 DOCS = Path(__file__).parents[2] / "docs" / "scheduler"
@@ -20,7 +21,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "scheduler"
 def test_the_page_has_an_example_that_is_read(name: str) -> None:
     text = (DOCS / f"{name}.md").read_text()
     (example,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
-    policy = Policy.parse(yaml.safe_load(example))
+    policy = read_policy(yaml.safe_load(example))
     assert name in {option.name for tier in policy.tiers for option in tier}
     _runs(policy)
     kind = PLUGINS[name].Arguments
@@ -44,4 +45,4 @@ def _runs(policy: Policy) -> None:
 
 def test_the_actions_of_gangs_have_a_page() -> None:
     (example,) = re.findall(r"```yaml\n(.*?)```", (DOCS / "gang-eviction.md").read_text(), re.DOTALL)
-    assert {"gangpreempt", "gangreclaim"} <= set(Policy.parse(yaml.safe_load(example)).actions)
+    assert {"gangpreempt", "gangreclaim"} <= set(read_policy(yaml.safe_load(example)).actions)

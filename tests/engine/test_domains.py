@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hekla.engine.session import Session
+from hekla.engine.framework.session import Session
 from hekla.engine.world import World, policy
 
 PLUGINS = ["gang", "predicates", "binpack", "network-topology-aware"]

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from hekla.engine.decisions import Decisions
-from hekla.engine.plugin import Code, Depends, Filter, Plugin
+from hekla.engine.framework.plugin import Code, Depends, Filter, Plugin
+from hekla.engine.model.decisions import Decisions
 from hekla.engine.world import World, policy
 
 TIER = ["conformance", "gang", {"name": "priority", "enableReclaimable": False}, "proportion"]

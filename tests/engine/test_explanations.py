@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from hekla.engine.decisions import Decisions
+from hekla.engine.model.decisions import Decisions
 from hekla.engine.world import World, policy
 
 

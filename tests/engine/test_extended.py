@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from hekla.engine.decisions import Freed
+from hekla.engine.model.decisions import Freed
 from hekla.engine.world import World
 from tests.engine.test_claims import claim, device_class, pod, refusal, request, slice_of, using, world
 

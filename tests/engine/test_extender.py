@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from hekla.engine.plugins.extender import Extender, ExtenderArguments
-from hekla.engine.podclass import PodClasses, TermTable
-from hekla.engine.resources import ResourceSpace
+from hekla.engine.model.podclass import PodClasses, TermTable
+from hekla.engine.model.resources import ResourceSpace
+from hekla.engine.plugins.placement.extender import Extender, ExtenderArguments
 from hekla.engine.world import World, policy
 
 CASES = Path(__file__).parents[2].parent / "shared" / "conformance" / "cases" / "plugins" / "extender"

@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 
 from hekla.engine.cycle import hooks_of, open_session
-from hekla.engine.hypernodes import ROOT
-from hekla.engine.plugin import ABSTAIN, Code, Depends, Filter, Plugin, Victims
-from hekla.engine.policy import Policy, PolicyError
+from hekla.engine.framework.plugin import ABSTAIN, Code, Depends, Filter, Plugin, Victims
+from hekla.engine.framework.policy import PolicyError
+from hekla.engine.framework.session import Session
+from hekla.engine.framework.statement import Statement
+from hekla.engine.model.hypernodes import ROOT
+from hekla.engine.model.tasks import Group, Job, Status, Task
+from hekla.engine.placement.victims import in_order
+from hekla.engine.policies import read_policy
 from hekla.engine.report import phase_of
-from hekla.engine.session import Session
-from hekla.engine.statement import Statement
-from hekla.engine.tasks import Group, Job, Status, Task
-from hekla.engine.victims import in_order
 from hekla.engine.world import World, policy
 from tests.engine.test_allocate import device_world
 from tests.engine.trees import SUB_GROUPS, hard, named, tree_a
@@ -389,7 +390,7 @@ def test_a_claim_of_two_pods_is_counted_once() -> None:
 
 @core(114)
 def test_a_plain_policy_has_every_flag_but_two() -> None:
-    made = Policy.parse({"actions": "allocate", "tiers": [{"plugins": [{"name": "gang"}]}]})
+    made = read_policy({"actions": "allocate", "tiers": [{"plugins": [{"name": "gang"}]}]})
     flags = made.tiers[0][0].flags
     assert sorted(name for name, on in flags.items() if not on) == ["enableHierarchy", "enabledClusterOrder"]
 
@@ -397,7 +398,7 @@ def test_a_plain_policy_has_every_flag_but_two() -> None:
 @core(114)
 def test_arguments_are_of_their_type_or_refused() -> None:
     def arguments(**given: Any) -> Any:
-        return Policy.parse({"actions": "preempt", "configurations": [
+        return read_policy({"actions": "preempt", "configurations": [
             {"name": "preempt", "arguments": given}, {"name": "preempt", "arguments": {"minCandidateNodesAbsolute": 9}},
         ]}).configurations["preempt"]  # fmt: skip
 

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hekla.engine.actions.bundles import Bundle, bundles_of, in_order
 from hekla.engine.actions.gangevict import GangPreempt, _plan, demand
-from hekla.engine.bundles import Bundle, bundles_of, in_order
 from hekla.engine.cycle import hooks_of, open_session
-from hekla.engine.hypernodes import ROOT
-from hekla.engine.plugin import Plugin
-from hekla.engine.policy import Policy
-from hekla.engine.session import Session
-from hekla.engine.tasks import Group, Job, Status, Task
+from hekla.engine.framework.plugin import Plugin
+from hekla.engine.framework.session import Session
+from hekla.engine.model.hypernodes import ROOT
+from hekla.engine.model.tasks import Group, Job, Status, Task
+from hekla.engine.policies import default_policy
 from hekla.engine.world import World, policy
 from tests.engine.trees import hyper
 
@@ -60,7 +60,7 @@ def test_how_many_domains_are_looked_at(given: int, used: int) -> None:
 def test_whole_bundles_may_be_forbidden() -> None:
     here = world(allowWholeBundle=False)
     assert here.policy.configurations["gangpreempt"]["allowWholeBundle"] is False
-    assert Policy.default().configurations.get("gangpreempt", {}).get("allowWholeBundle", True) is True
+    assert default_policy().configurations.get("gangpreempt", {}).get("allowWholeBundle", True) is True
 
 
 @core(87)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from hekla.engine.actions.bundles import Bundle, approved, bundles_of
 from hekla.engine.actions.gangevict import demand
-from hekla.engine.bundles import Bundle, approved, bundles_of
 from hekla.engine.cycle import hooks_of, open_session
-from hekla.engine.policy import Policy, PolicyError
-from hekla.engine.resources import PODS
-from hekla.engine.session import Session
+from hekla.engine.framework.policy import PolicyError
+from hekla.engine.framework.session import Session
+from hekla.engine.model.resources import PODS
+from hekla.engine.policies import read_policy
 from hekla.engine.world import World, policy
 from tests.engine.test_topology import hard, hyper
 
@@ -84,7 +85,7 @@ def test_arguments() -> None:
     here = world(maxDomains=3, allowWholeBundle=False)
     assert opened(here).argument("gangpreempt", "maxDomains", 8) == 3
     with pytest.raises(PolicyError, match="maxDomain"):
-        Policy.parse({"actions": "gangpreempt", "configurations": [{"name": "gangpreempt", "arguments": {"maxDomain": 3}}]})
+        read_policy({"actions": "gangpreempt", "configurations": [{"name": "gangpreempt", "arguments": {"maxDomain": 3}}]})
 
 
 @pytest.mark.scenario("scheduler-core", 88)

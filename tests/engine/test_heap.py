@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from hekla.engine.heap import LiveHeap
+from hekla.engine.framework.heap import LiveHeap
 
 
 def test_an_order_that_does_not_change_is_kept() -> None:

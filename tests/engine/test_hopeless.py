@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from hekla.engine.actions.preempt import _Preemption
 from hekla.engine.cycle import hooks_of, open_session
-from hekla.engine.decisions import Decisions
-from hekla.engine.plugin import ABSTAIN, Plugin, Victims
-from hekla.engine.spared import Hopeless, Search
+from hekla.engine.explain.no_victims import Hopeless, Search
+from hekla.engine.framework.plugin import ABSTAIN, Plugin, Victims
+from hekla.engine.model.decisions import Decisions
 from hekla.engine.world import World, policy
 from tests.engine.test_singles import apart, tables, zone
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hekla.engine.hypernodes import ROOT, HyperTree, tree_of
+from hekla.engine.model.hypernodes import ROOT, HyperTree, tree_of
 from hekla.engine.world import World, policy
 from tests.engine.trees import hard, hyper
 
@@ -55,7 +55,7 @@ def test_the_order_in_which_they_come_does_not_matter(world: World, order: tuple
     assert nodes(world, "s6") == some(*range(8))
     assert [parent(world, name) for name in ("s0", "s4", "s6")] == ["s4", "s6", ROOT]
     assert {name: one.tier for name, one in tree.by_name.items() if name != ROOT} == {name: tier for name, tier, *_ in LEVELS}
-    assert tree.trouble == ""
+    assert not tree.left_out
 
 
 @core(140)
@@ -106,26 +106,57 @@ def test_patterns_and_labels_follow_the_nodes(world: World, selector: dict[str, 
 
 
 @core(141)
-def test_a_circle_is_named_and_can_be_broken(world: World) -> None:
+def test_a_circle_is_left_out_and_the_rest_works(world: World) -> None:
+    """It takes from no job what it does not need: s1, s2, s3 and s5 stand as before."""
     build(world)
     hyper(world, "s0", 1, "s6", kind="HyperNode")
-    assert "cyclic" in tree_of(world.state).trouble
-    world.job("near", cpu=1, group=hard(1))
+    tree = tree_of(world.state)
+    assert tree.left_out.keys() == {"s0", "s4", "s6"} and all("cyclic" in why for why in tree.left_out.values())
+    assert {kind for kind, _ in world.state.rejected} == {"HyperNode"} and len(world.state.rejected) == 3, "each is told"
+    assert tree.by_name.keys() == {"s1", "s2", "s3", "s5", ROOT} and parent(world, "s1") == parent(world, "s5") == ROOT
+    world.job("near", pods=2, cpu=2, group=hard(1))
+    world.job("wide", pods=4, cpu=2, group=hard(2))
     world.job("plain", cpu=1)
-    assert set(world.run().bound()) == {"default/plain-task-0"}
-    assert "cyclic" in world.why("near")
+    assert len(world.run().bound()) == 7
+    world.job("far", pods=4, cpu=2, group=hard(3))
+    assert not world.run().bound()
+    assert "HyperNode s0 and 2 more cannot be used as written: cyclic dependency" in world.why("far")
+
+
+@core(141)
+def test_a_circle_can_be_broken(world: World) -> None:
+    build(world)
+    hyper(world, "s0", 1, "s6", kind="HyperNode")
+    assert tree_of(world.state).left_out
     hyper(world, "s0", 1, "n0", "n1")
-    assert tree_of(world.state).trouble == ""
-    assert set(world.run().bound()) == {"default/near-task-0"}
+    assert not tree_of(world.state).left_out and not world.state.rejected
+    assert nodes(world, "s6") == some(*range(8))
+
+
+@pytest.mark.parametrize("named", [("s1",), ("s0", "s1", "s2")])
+def test_hypernodes_that_name_each_other_or_themselves(world: World, named: tuple[str, ...]) -> None:
+    """Soft jobs too were held back by it."""
+    build(world)
+    for name, other in zip(named, (*named[1:], named[0]), strict=True):
+        hyper(world, name, 1, other, kind="HyperNode")
+    assert tree_of(world.state).left_out.keys() >= set(named)
+    world.job("hard", pods=2, cpu=2, group=hard(1))
+    assert len(world.run().bound()) == 2
+    world.job("soft", pods=2, cpu=2, group={"networkTopology": {"mode": "soft"}})
+    assert len(world.run().bound()) == 2
 
 
 @core(141)
 def test_a_second_parent_is_named_and_can_give_it_up(world: World) -> None:
+    """Until then the child stays with the parent that comes first by name."""
     build(world)
     hyper(world, "s5", 2, "s2", "s3", "s0", kind="HyperNode")
-    assert "s0 already has a parent" in tree_of(world.state).trouble
+    assert "s0 already has a parent" in tree_of(world.state).left_out["s5"]
+    assert parent(world, "s0") == "s4" and nodes(world, "s5") == some(4, 5, 6, 7)
+    world.job("near", pods=2, cpu=2, group=hard(1))
+    assert len(world.run().bound()) == 2
     hyper(world, "s5", 2, "s2", "s3", kind="HyperNode")
-    assert tree_of(world.state).trouble == ""
+    assert not tree_of(world.state).left_out
     assert nodes(world, "s5") == some(4, 5, 6, 7)
 
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hekla.engine import State
-from hekla.engine.resources import empty
-from hekla.engine.tasks import READY, Status
+from hekla.engine.model.resources import empty
+from hekla.engine.model.tasks import READY, Status
 from hekla.engine.world import World, policy
 
 FULL = {

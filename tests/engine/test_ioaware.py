@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hekla.engine.plugins.ioaware import TRAFFIC, read
+from hekla.engine.model.annotations import TRAFFIC
+from hekla.engine.plugins.placement.ioaware import read
 from hekla.engine.world import World, policy
 from tests.engine.test_topology import hyper
 

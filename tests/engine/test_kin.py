@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hekla.engine.cycle import hooks_of, open_session
-from hekla.engine.pipeline import Pipeline
+from hekla.engine.placement.placer import Placer, placer_of
 from hekla.engine.world import World, policy
 
 ZONE = "topology.kubernetes.io/zone"
@@ -30,7 +30,7 @@ def spreading(**arguments: Any) -> World:
 def scores(here: World, pod: str) -> dict[str, float]:
     session = open_session(here.state, hooks_of(here.state, here.policy), here.now)
     nodes = here.state.nodes
-    total = session.hooks.pipeline.total(session, here.state.tasks[f"default/{pod}"], np.arange(len(nodes)))
+    total = placer_of(session).total(session, here.state.tasks[f"default/{pod}"], np.arange(len(nodes)))
     return dict(zip(nodes.names, total.tolist()))
 
 
@@ -208,8 +208,8 @@ def build(nodes: list, plugins: list, pods: int, pod: dict, seed: int, selected:
 def bound(world: World, *, at_once: bool) -> dict[str, str]:
     with pytest.MonkeyPatch.context() as patched:
         if not at_once:
-            patched.setattr(Pipeline, "_wide", lambda *_: True)
-            patched.setattr(Pipeline, "steps", lambda *_: None)
+            patched.setattr(Placer, "_wide", lambda *_: True)
+            patched.setattr(Placer, "steps", lambda *_: None)
         return world.run().bound()
 
 

@@ -74,7 +74,7 @@ def test_whatever_objects_say_the_cycle_goes_on(share: str, data: st.DataObject)
 
 
 def test_a_plugin_that_cannot_be_opened_decides_nothing_and_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hekla.engine.plugins.tasktopology import TaskTopology
+    from hekla.engine.plugins.placement.tasktopology import TaskTopology
 
     def broken(self: TaskTopology, session: object) -> None:
         raise KeyError("nobody thought of this")

@@ -8,9 +8,9 @@ import pytest
 
 from hekla.engine.actions.allocate import Allocate, allocate_nominated, worksheet
 from hekla.engine.cycle import close_session, hooks_of, open_session
-from hekla.engine.plugin import Plugin
-from hekla.engine.session import Session
-from hekla.engine.tasks import SubJob, Task
+from hekla.engine.framework.plugin import Plugin
+from hekla.engine.framework.session import Session
+from hekla.engine.model.tasks import SubJob, Task
 from hekla.engine.world import World, policy
 from tests.engine.trees import PLUGINS, hard, hyper, tree_a
 

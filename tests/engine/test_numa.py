@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hekla.engine.numa import Cpu, CpuTopology, Hint, cpu_set, merged
-from hekla.engine.plugins.numaaware import POLICY
+from hekla.engine.model.annotations import NUMA_POLICY as POLICY
+from hekla.engine.model.numa import Cpu, CpuTopology, Hint, cpu_set, merged
 from hekla.engine.world import World, policy
 
 CASES = Path(__file__).parents[2].parent / "shared" / "conformance" / "cases" / "plugins" / "numaaware"

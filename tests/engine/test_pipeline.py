@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hekla.engine import merge
 from hekla.engine.cycle import hooks_of, open_session
-from hekla.engine.pipeline import Pipeline
-from hekla.engine.tasks import Status
+from hekla.engine.model.tasks import Status
+from hekla.engine.placement import merge
+from hekla.engine.placement.placer import Placer
 from hekla.engine.world import World, policy
 
 SIZES = st.tuples(st.integers(1, 8), st.integers(1, 16))
@@ -53,16 +53,16 @@ def bound(world: World, *, merged: bool, stepped: bool, steps: tuple[int, int] =
     `steps`: how many levels a merge computes together, at most and at least.
     """
 
-    def reluctant(self: Pipeline, *_: object) -> bool:
+    def reluctant(self: Placer, *_: object) -> bool:
         return True
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(merge, "AT_ONCE", steps[0])
         patched.setattr(merge, "HARDLY_MORE", steps[1])
         if not merged:
-            patched.setattr(Pipeline, "_wide", reluctant)
+            patched.setattr(Placer, "_wide", reluctant)
         if not stepped:
-            patched.setattr(Pipeline, "steps", lambda *_: None)
+            patched.setattr(Placer, "steps", lambda *_: None)
         return world.run().bound()
 
 

@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 
 from hekla.engine.cycle import hooks_of, open_session
-from hekla.engine.hypernodes import ROOT, tree_of
-from hekla.engine.nodes import NodeView
-from hekla.engine.plugins.extender import Extender, ExtenderArguments
-from hekla.engine.plugins.networktopology import NetworkTopologyAware
-from hekla.engine.plugins.strategyfit import ResourceStrategyFit
-from hekla.engine.podclass import PodClasses, TermTable
-from hekla.engine.policy import Policy
-from hekla.engine.resources import ResourceSpace
-from hekla.engine.session import Session
+from hekla.engine.framework.session import Session
+from hekla.engine.model.hypernodes import ROOT, tree_of
+from hekla.engine.model.nodes import NodeView
+from hekla.engine.model.podclass import PodClasses, TermTable
+from hekla.engine.model.resources import ResourceSpace
+from hekla.engine.placement.placer import placer_of
+from hekla.engine.plugins.placement.extender import Extender, ExtenderArguments
+from hekla.engine.plugins.placement.networktopology import NetworkTopologyAware
+from hekla.engine.plugins.placement.strategyfit import ResourceStrategyFit
+from hekla.engine.policies import read_policy
 from hekla.engine.world import World, policy
 from tests.engine.trees import hard, hyper
 
@@ -35,7 +36,7 @@ AWAY = {
 
 def open_nodes(here: World) -> list[str]:
     session = opened(here)
-    mask = session.hooks.pipeline.feasible(session, here.state.tasks["default/asks-0"])
+    mask = placer_of(session).feasible(session, here.state.tasks["default/asks-0"])
     return [name for name, fits in zip(here.state.nodes.names, mask.tolist()) if fits]
 
 
@@ -147,12 +148,12 @@ def test_what_is_promised_counts_for_the_limit_of_a_group():
         here.job(name, pods=1, cpu=2, queue="q1")
     session = opened(here)
     first, second = (here.state.tasks[f"default/{name}-task-0"] for name in ("first", "second"))
-    assert session.hooks.pipeline.passes(session, second, 0)
+    assert placer_of(session).passes(session, second, 0)
     statement = session.statement()
     statement.pipeline(first, 0)
-    assert not session.hooks.pipeline.passes(session, second, 0)
+    assert not placer_of(session).passes(session, second, 0)
     statement.discard()
-    assert session.hooks.pipeline.passes(session, second, 0)
+    assert placer_of(session).passes(session, second, 0)
 
 
 # ------------------------------------------------------------------------------------------------- images, extender, arguments
@@ -190,7 +191,7 @@ def test_a_section_is_read_in_any_case_and_of_a_fraction_the_whole_part():
         {"name": "resource-strategy-fit", "arguments": arguments},
         {"name": "predicates", "arguments": {"volumebinding.shape": shape, "dynamicresources.filterTimeoutSeconds": 3.9}},
     ]}]}  # fmt: skip
-    here = World(Policy.parse(tree))
+    here = World(read_policy(tree))
     fit, predicates = hooks_of(here.state, here.policy).plugins
     assert isinstance(fit, ResourceStrategyFit)
     assert (fit.weight, fit.exact["cpu"].type, fit.exact["cpu"].weight) == (3, "MostAllocated", 2)

@@ -7,16 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hekla.engine.claims.search import STEPS_A_SECOND
 from hekla.engine.cycle import hooks_of, open_session
-from hekla.engine.devices import ascend
-from hekla.engine.nodes import NodeView
-from hekla.engine.plugin import Code
-from hekla.engine.plugins.deviceshare import _group
-from hekla.engine.plugins.predicates import Predicates
-from hekla.engine.policy import PolicyError
-from hekla.engine.session import Session
-from hekla.engine.tasks import Status
+from hekla.engine.framework.plugin import Code
+from hekla.engine.framework.policy import PolicyError
+from hekla.engine.framework.session import Session
+from hekla.engine.model.claims.search import STEPS_A_SECOND
+from hekla.engine.model.devices import ascend
+from hekla.engine.model.nodes import NodeView
+from hekla.engine.model.tasks import Status
+from hekla.engine.placement.placer import placer_of
+from hekla.engine.plugins.placement.deviceshare import _group
+from hekla.engine.plugins.placement.predicates import Predicates
 from hekla.engine.world import World, policy
 from tests.engine import test_claims as claims
 from tests.engine import test_devices as cards
@@ -67,14 +68,14 @@ def test_filters_speak_in_their_order():
     later = ["NodeVolumeLimits", "VolumeZone", "PodTopologySpread", "VolumeBinding", "DynamicResources"]
     assert [name for name in kept if name in later] == later
     session = opened(here)
-    errors = session.hooks.pipeline.explain(session, here.state.tasks["default/asks-task-0"], room=False)
+    errors = placer_of(session).explain(session, here.state.tasks["default/asks-task-0"], room=False)
     assert [reason.text for reason in errors.reasons] == [
         "node(s) pod number exceeded", "node(s) didn't have free ports for the requested pod ports",
     ]  # fmt: skip
     # What evictions cannot help with ends the questions about a node.
     here.nodes("n1", cpu=8, pods=1, unschedulable=True)
     session = opened(here)
-    errors = session.hooks.pipeline.explain(session, here.state.tasks["default/asks-task-0"], room=False)
+    errors = placer_of(session).explain(session, here.state.tasks["default/asks-task-0"], room=False)
     assert [reason.text for reason in errors.reasons] == ["node(s) pod number exceeded", "node(s) were unschedulable"]
 
 
@@ -91,7 +92,7 @@ def test_a_filter_that_does_not_concern_a_pod_is_not_asked():
         answers.setdefault(one.name, one.mask(task.pods, view, task))
     concerned = {name for name, mask in answers.items() if mask is not None}
     assert concerned == {"PodNumber", "NodeUnschedulable", "TaintToleration"}
-    errors = session.hooks.pipeline.explain(session, task)
+    errors = placer_of(session).explain(session, task)
     assert [(reason.text, reason.count) for reason in errors.reasons] == [("node(s) had untolerated taint(s)", 1)]
 
 
@@ -160,16 +161,16 @@ def test_who_scores_and_who_does_not():
     for name in ("ranked", "plain"):
         claims.pod(here, name, name)
     session = opened(here)
-    own = [score for plugin, score in session.hooks.pipeline.scores if plugin.name == "predicates"]
+    own = [score for plugin, score in placer_of(session).scores if plugin.name == "predicates"]
     assert [(score.name, score.weight) for score in own] == [("DynamicResources", 1.0)]
     names = {one.name for one in predicates(here).filters()}
     assert "VolumeBinding" not in names and "DynamicResources" in names
     rows = np.arange(2)
     task = here.state.tasks["default/ranked-0"]
     # 8 for the first choice and 7 for the second, on a scale where the best has 100.
-    assert session.hooks.pipeline.total(session, task, rows).tolist() == [87.0, 100.0]
+    assert placer_of(session).total(session, task, rows).tolist() == [87.0, 100.0]
     assert own[0].raw(here.state.tasks["default/plain-0"].pods, NodeView(here.state.nodes), here.state.tasks["default/plain-0"]) is None
-    assert session.hooks.pipeline.total(session, here.state.tasks["default/plain-0"], rows).tolist() == [0.0, 0.0]
+    assert placer_of(session).total(session, here.state.tasks["default/plain-0"], rows).tolist() == [0.0, 0.0]
 
 
 @pytest.mark.scenario("plugins-placement", 14)
@@ -280,7 +281,7 @@ def test_no_card_is_a_lack_and_a_wrong_request_is_a_mistake():
     codes = {}
     for name in ("lack", "wrong"):
         task = here.state.tasks[f"default/{name}-task-0"]
-        for _, own in session.hooks.pipeline.filters:
+        for _, own in placer_of(session).filters:
             for one in own:
                 passed = one.mask(task.pods, NodeView(here.state.nodes), task)
                 if passed is not None and not passed[0]:
@@ -327,7 +328,7 @@ def test_a_pod_without_a_topology_goes_where_domains_are_fullest():
     here = sized_tree()
     here.job("plain", pods=1, cpu=2, memory="4Gi")
     session = opened(here)
-    total = session.hooks.pipeline.total(session, here.state.tasks["default/plain-task-0"], np.arange(8))
+    total = placer_of(session).total(session, here.state.tasks["default/plain-task-0"], np.arange(8))
     assert [round(float(value), 1) for value in total[::2]] == [25.8, 21.6, 19.9, 15.7]
 
 
@@ -356,7 +357,7 @@ def test_volumes_are_chosen_by_how_they_would_be_used():
         volumes.claim(here, "data", "4Gi")
         volumes.pod(here, "one", "data")
         session = opened(here)
-        total = session.hooks.pipeline.total(session, here.state.tasks["default/one-task-0"], np.arange(4))
+        total = placer_of(session).total(session, here.state.tasks["default/one-task-0"], np.arange(4))
         assert total.tolist() == ([80.0, 40.0, 0.0, 0.0] if gate else [0.0, 0.0, 0.0, 0.0])
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from hekla.engine.policy import FLAGS, Policy, PolicyError
+from hekla.engine.framework.policy import FLAGS, PolicyError
+from hekla.engine.policies import default_policy, read_policy
 
 
 def problems(tree: dict) -> list[str]:
     with pytest.raises(PolicyError) as caught:
-        Policy.parse(tree)
+        read_policy(tree)
     return [str(one) for one in caught.value.problems]
 
 
@@ -19,7 +20,7 @@ def plugins(*options: dict) -> dict:
 
 @pytest.mark.scenario("scheduler-core", 114)
 def test_absent_flags_are_on_but_for_two() -> None:
-    (option,) = Policy.parse(plugins({"name": "gang", "enableJobOrder": False})).tiers[0]
+    (option,) = read_policy(plugins({"name": "gang", "enableJobOrder": False})).tiers[0]
     off = {flag for flag in FLAGS if not option.flags[flag]}
     assert off == {"enableJobOrder", "enableHierarchy", "enabledClusterOrder"}
 
@@ -62,7 +63,7 @@ def test_drf_with_hierarchy_and_proportion_exclude_each_other_in_a_tier() -> Non
 def test_action_arguments() -> None:
     def read(arguments: dict) -> object:
         tree = {"actions": "allocate", "configurations": [{"name": "allocate", "arguments": arguments}]}
-        return Policy.parse(tree).configurations["allocate"].get("predicateErrorCacheEnable", True)
+        return read_policy(tree).configurations["allocate"].get("predicateErrorCacheEnable", True)
 
     assert read({"predicateErrorCacheEnable": False}) is False
     assert read({"predicateErrorCacheEnable": "false"}) is False
@@ -70,4 +71,4 @@ def test_action_arguments() -> None:
 
 
 def test_the_default_is_valid() -> None:
-    assert Policy.default().actions == ("enqueue", "allocate", "backfill")
+    assert default_policy().actions == ("enqueue", "allocate", "backfill")

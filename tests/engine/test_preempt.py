@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from hekla.engine.nodes import Bools, NodeView
-from hekla.engine.plugin import Code, Depends, Filter, Plugin
-from hekla.engine.podclass import PodClass
-from hekla.engine.tasks import Status, Task
+from hekla.engine.framework.plugin import Code, Depends, Filter, Plugin
+from hekla.engine.model.arrays import Bools
+from hekla.engine.model.nodes import NodeView
+from hekla.engine.model.podclass import PodClass
+from hekla.engine.model.tasks import Status, Task
 from hekla.engine.world import World, policy
 from tests.engine.flags import only
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hekla.engine.plugins.proportion import Account, share_out
-from hekla.engine.queues import Queue
+from hekla.engine.model.queues.queues import Queue
+from hekla.engine.plugins.fairness.proportion import Account, share_out
 from hekla.engine.world import World, policy
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hekla.engine.cycle import hooks_of, open_session
-from hekla.engine.reasons import FitErrors, Reason, job_text, scheduling_reason
-from hekla.engine.tasks import Status
+from hekla.engine.explain.upstream_texts import job_text, scheduling_reason
+from hekla.engine.model.reasons import FitErrors, Reason
+from hekla.engine.model.tasks import Status
 from hekla.engine.world import World, policy
 
 NODES = FitErrors(3, [Reason("node(s) resource fit failed", 2), Reason("node(s) pod number exceeded", 1)])

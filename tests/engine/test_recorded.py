@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from hekla.engine import resources
-from hekla.engine.podclass import PodClasses, TermTable
-from hekla.engine.reading import resized
-from hekla.engine.resources import CPU, MEMORY, PODS, Amounts, ResourceSpace
-from hekla.engine.state import State
+from hekla.engine.model import resources
+from hekla.engine.model.podclass import PodClasses, TermTable
+from hekla.engine.model.reading import resized
+from hekla.engine.model.resources import CPU, MEMORY, PODS, Amounts, ResourceSpace
+from hekla.engine.model.state import State
 from tests.recorded import rows, where_recorded
 
 pytestmark = where_recorded

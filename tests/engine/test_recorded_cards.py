@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from hekla.engine.devices import Asker, Holder, ascend, mig, vgpu
-from hekla.engine.nodes import NodeFacts
-from hekla.engine.plugins.deviceshare import matching_rules
-from hekla.engine.podclass import PodClass, PodClasses, TermTable
-from hekla.engine.resources import ResourceSpace
+from hekla.engine.model.devices import Asker, Holder, ascend, mig, vgpu
+from hekla.engine.model.nodes import NodeFacts
+from hekla.engine.model.podclass import PodClass, PodClasses, TermTable
+from hekla.engine.model.resources import ResourceSpace
+from hekla.engine.plugins.placement.deviceshare import matching_rules
 from tests.recorded import rows, where_recorded
 
 VGPU = "scheduler/api/devices/nvidia/vgpu"

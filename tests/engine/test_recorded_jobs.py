@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hekla.engine.hypernodes import ROOT, HyperTree, settle_topology, tree_of
-from hekla.engine.podclass import PodClasses, TermTable
-from hekla.engine.reading import policy_of
-from hekla.engine.reasons import FitErrors, Reason
+from hekla.engine.model.hypernodes import ROOT, HyperTree, settle_topology, tree_of
+from hekla.engine.model.podclass import PodClasses, TermTable
+from hekla.engine.model.reading import policy_of
+from hekla.engine.model.reasons import FitErrors, Reason
+from hekla.engine.model.resources import Amounts, ResourceSpace
+from hekla.engine.model.state import State
+from hekla.engine.model.tasks import Group, Job, Status, Task
 from hekla.engine.report import phase_of
-from hekla.engine.resources import Amounts, ResourceSpace
-from hekla.engine.state import State
-from hekla.engine.tasks import Group, Job, Status, Task
 from hekla.engine.world import World, policy
 from tests.engine.fairness.stage import opened
 from tests.recorded import rows, where_recorded
@@ -264,11 +264,11 @@ def test_members_by_pattern_or_label() -> None:
 def test_a_tree_that_is_none(trouble: str) -> None:
     for case in rows(f"scheduler/api/TestHyperNodesInfo_UpdateHyperNode_{trouble}"):
         objects = {one["metadata"]["name"]: one for one in case["input"]["initialHyperNodes"]}
-        assert bool(tree(list(objects.values())).trouble) == case["expect"]["expectError"], case["id"]
+        assert bool(tree(list(objects.values())).left_out) == case["expect"]["expectError"], case["id"]
         mended = case["input"].get("correctHyperNode")
         if mended:
             made = tree(list({**objects, mended["metadata"]["name"]: mended}.values()))
-            assert not made.trouble, case["id"]
+            assert not made.left_out, case["id"]
             for name, nodes in case["expect"]["expectedRealNodesSet"].items():
                 assert len(made.by_name[name].rows) == len(nodes), case["id"]
 

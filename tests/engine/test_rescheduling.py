@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-import pytest
+import re
+from collections.abc import Sequence
+from pathlib import Path
 
-from hekla.engine.plugins.rescheduling import Rescheduling
-from hekla.engine.policy import Policy, PolicyError
+import pytest
+import yaml
+
+from hekla.engine.cycle import hooks_of, open_session
+from hekla.engine.framework.policy import PolicyError
+from hekla.engine.model.tasks import Status
+from hekla.engine.plugins.fairness.rescheduling import Rescheduling
+from hekla.engine.policies import read_policy
 from hekla.engine.world import World, policy
 
 
 def world(**params: dict[str, int]) -> World:
     strategies = [{"name": "lowNodeUtilization", "params": params}]
     arguments = {"interval": "5m", "metricsPeriod": "10m", "strategies": strategies}
-    here = World(policy(plugins=["gang", {"name": "rescheduling", "arguments": arguments}], actions="shuffle"))
+    here = World(policy(plugins=["gang", "usage", {"name": "rescheduling", "arguments": arguments}], actions="shuffle"))
     here.nodes("busy", "idle", cpu=10)
     here.job("old", pods=4, min_available=0, cpu=2, on=["busy"] * 4)
     measure(here, busy=90, idle=5)
@@ -22,7 +30,8 @@ def world(**params: dict[str, int]) -> World:
 
 def measure(here: World, **percent: float) -> None:
     here.state.others["NodeUsage"] = {
-        name: {"cpu_usage_avg_percent": {"10m": value}, "memory_usage_avg_percent": {"10m": 10.0}} for name, value in percent.items()
+        name: {"cpu_usage_avg_percent": {"10m": value}, "memory_usage_avg_percent": {"10m": 10.0}, "metrics_age_seconds": 0}
+        for name, value in percent.items()
     }
     here.state.version += 1
 
@@ -65,10 +74,89 @@ def test_the_least_important_go_first_and_the_marked_stay() -> None:
     assert [one.pod for one in here.run().evictions] == ["default/cheap", "default/old-task-0"], "60 % is not below the target"
 
 
+PAGE = Path(__file__).parents[2] / "docs" / "scheduler" / "rescheduling.md"
+
+
+def of_the_page(plugins: Sequence[str] = ()) -> World:
+    """The page's policy, less what is not among `plugins` where they are named: two nodes, the first of them busy with six pods."""
+    (block,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    tree = yaml.safe_load(block)
+    for tier in tree["tiers"]:
+        tier["plugins"] = [one for one in tier["plugins"] if not plugins or one["name"] in plugins]
+    here = World(read_policy(tree))
+    here.nodes("hot", "cool", cpu=16)
+    here.job("six", pods=6, min_available=0, cpu=2, on=["hot"] * 6, phase="Running")
+    measure(here, hot=90, cool=5)
+    here.run()
+    return here
+
+
+def rounds(here: World, count: int = 8, seconds: float = 601) -> list[tuple[str, ...]]:
+    """Who is evicted, cycle by cycle; all come back, and the averages have not moved yet."""
+    told = []
+    for _ in range(count):
+        here.now += seconds
+        for more in (0, 1, 1):
+            here.now += more
+            told.append(tuple(one.pod for one in here.run().evictions))
+            here.settle(coming_back=True)
+    return told
+
+
+def on(here: World, node: str) -> int:
+    return sum(1 for pod in here.pods.values() if pod["spec"]["nodeName"] == node)
+
+
+def test_the_example_of_the_page_moves_pods_for_good() -> None:
+    here = of_the_page()
+    gone = [pod for one in rounds(here) for pod in one]
+    assert gone, "somebody moves"
+    assert len(gone) == len(set(gone)), "nobody twice"
+    assert on(here, "cool") == len(gone), "and not back"
+
+
+def test_nobody_is_evicted_who_would_come_back_to_the_same_node() -> None:
+    """Without a plugin that looks at real usage the first node with room is taken, which is the busy one."""
+    here = of_the_page(["gang", "predicates", "rescheduling"])
+    assert not any(rounds(here))
+    assert on(here, "hot") == 6
+
+
+def test_nobody_moves_from_one_busy_node_to_another() -> None:
+    here = of_the_page(["gang", "predicates", "rescheduling"])
+    here.nodes("hot", cpu=16, unschedulable=True)  # else the first of equals, their own, is chosen
+    here.nodes("also-hot", cpu=16)
+    here.nodes("cool", cpu=1)
+    measure(here, **{"hot": 90, "also-hot": 88, "cool": 5})
+    assert not any(rounds(here))
+
+
+def test_a_pod_that_belongs_to_its_node_stays() -> None:
+    here = of_the_page()
+    for number in range(6):
+        here.pod(f"six-task-{number}", node="hot", cpu=2, job="six", spec={"nodeSelector": {"kubernetes.io/hostname": "hot"}})
+    assert not any(rounds(here))
+
+
+def test_what_was_tried_leaves_no_trace() -> None:
+    here = of_the_page()
+    nodes = here.state.nodes
+    before = nodes.used.copy(), nodes.releasing.copy(), nodes.pipelined.copy(), dict(here.state.jobs["default/six"].allocated)
+    here.now += 601
+    policy_of_nobody = here.run("enqueue")
+    assert policy_of_nobody.evictions == []
+    session = open_session(here.state, hooks_of(here.state, here.policy), here.now + 601)
+    running = list(here.state.tasks.values())
+    assert session.victim_tasks(running)
+    assert (nodes.used == before[0]).all() and (nodes.releasing == before[1]).all() and (nodes.pipelined == before[2]).all()
+    assert {task.status for task in running} == {Status.RUNNING}
+    assert here.state.jobs["default/six"].allocated == before[3]
+
+
 def test_strategies_are_checked() -> None:
     def read(strategies: list) -> None:
         plugin = {"name": "rescheduling", "arguments": {"strategies": strategies}}
-        Policy.parse({"actions": "shuffle", "tiers": [{"plugins": [plugin]}]})
+        read_policy({"actions": "shuffle", "tiers": [{"plugins": [plugin]}]})
 
     with pytest.raises(PolicyError, match="does not exist"):
         read([{"name": "highNodeUtilization"}])
@@ -79,8 +167,8 @@ def test_strategies_are_checked() -> None:
 def test_an_interval_that_cannot_be_read_is_five_minutes_where_nothing_is_refused() -> None:
     tree = {"actions": "shuffle", "tiers": [{"plugins": [{"name": "rescheduling", "arguments": {"interval": "often"}}]}]}
     with pytest.raises(PolicyError, match="often"):
-        Policy.parse(tree)
-    (option,) = Policy.parse(tree, strict=False).tiers[0]
+        read_policy(tree)
+    (option,) = read_policy(tree, strict=False).tiers[0]
     plugin = option.plugin(option.arguments, option.flags)
     assert isinstance(plugin, Rescheduling)
     assert plugin.interval == 300

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hekla.api.names import EXPLANATION
-from hekla.engine import state as engine_state
-from hekla.engine.session import Session
-from hekla.engine.tasks import Job, Status, Task
+from hekla.engine.framework.session import Session
+from hekla.engine.model import state as engine_state
+from hekla.engine.model.tasks import Job, Status, Task
 from hekla.engine.world import World, policy
 from tests.engine.nasty import OBJECTS
 from tests.engine.test_nasty import VALUE, places, spoiled

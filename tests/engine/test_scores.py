@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from hekla.engine.cycle import hooks_of, open_session
-from hekla.engine.plugins.usage import Estimator, Thresholds, UsageArguments, estimate, sound
-from hekla.engine.policy import Policy, PolicyError
+from hekla.engine.framework.policy import PolicyError
+from hekla.engine.placement.placer import placer_of
+from hekla.engine.plugins.placement.usage import Estimator, Thresholds, UsageArguments, estimate, sound
+from hekla.engine.policies import read_policy
 from hekla.engine.world import World, policy
 
 A10, T4, GPU = "nvidia.com/a10", "nvidia.com/t4", "nvidia.com/gpu"
@@ -27,7 +29,7 @@ def scores(here: World, name: str) -> dict[str, float]:
     session = open_session(here.state, hooks_of(here.state, here.policy), here.now)
     nodes = here.state.nodes
     task = here.state.tasks[f"default/{name}"]
-    total = session.hooks.pipeline.total(session, task, np.arange(len(nodes)))
+    total = placer_of(session).total(session, task, np.arange(len(nodes)))
     return {node: round(float(value), 3) for node, value in zip(nodes.names, total)}
 
 
@@ -35,7 +37,7 @@ def verdicts(here: World, name: str) -> dict[str, str]:
     """Node -> why it is out of the question for a pod; empty where it is not."""
     session = open_session(here.state, hooks_of(here.state, here.policy), here.now)
     task = here.state.tasks[f"default/{name}"]
-    errors = session.hooks.pipeline.explain(session, task, room=False)
+    errors = placer_of(session).explain(session, task, room=False)
     said = dict.fromkeys(here.state.nodes.names, "")
     for reason in errors.reasons:
         for row in np.flatnonzero(reason.mask):
@@ -330,9 +332,9 @@ def test_nodes_that_are_loaded_are_left_alone(cpu, memory, age, verdict, score):
 
 def read(arguments: dict[str, Any]) -> UsageArguments:
     tree = {"actions": "allocate", "tiers": [{"plugins": [{"name": "usage", "arguments": arguments}]}]}
-    found = Policy.parse(tree, strict=False).tiers[0][0].arguments
+    found = read_policy(tree, strict=False).tiers[0][0].arguments
     with pytest.raises(PolicyError):
-        Policy.parse(tree)
+        read_policy(tree)
     return found
 
 
@@ -402,7 +404,7 @@ def test_pods_that_the_measurement_cannot_show_yet_are_counted():
             "usage.weight": 1, "memory.weight": 0, "estimator": {"request_ratio": 1.0},
         }}]}],
     }  # fmt: skip
-    here = World(Policy.parse(tree))
+    here = World(read_policy(tree))
     here.nodes("n1", cpu=10)
     loaded(here, "n1", 0, 0)
     for name, phase, started in (("bound", "Pending", None), ("young", "Running", 299), ("old", "Running", 300), ("done", "Succeeded", 1)):
@@ -506,7 +508,7 @@ def test_weights_that_are_below_nothing_count_one_where_they_are_let_through():
         "binpack.resources.example.com/foo": -3,
     }  # fmt: skip
     tree = {"actions": "allocate", "tiers": [{"plugins": [{"name": "binpack", "arguments": arguments}]}]}
-    here = World(Policy.parse(tree, strict=False))
+    here = World(read_policy(tree, strict=False))
     assert hooks_of(here.state, here.policy).plugins[0].weights == {GPU: 7, "example.com/foo": 1, "cpu": 1, "memory": 1}
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from hekla.engine.decisions import ShardStatus
-from hekla.engine.shards import Shard
+from hekla.engine.model.decisions import ShardStatus
+from hekla.engine.model.shards import Shard
 from hekla.engine.world import World, policy
 
 ALLOCATE = ["gang", "predicates", {"name": "nodeorder", "arguments": {"leastrequested.weight": 1}}]

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hekla.engine.merge import Merge
-from hekla.engine.nodes import NodeTable
-from hekla.engine.pipeline import Pipeline
-from hekla.engine.plugin import Depends, Plugin, Score
-from hekla.engine.session import Session
-from hekla.engine.tasks import Status
+from hekla.engine.framework.plugin import Depends, Plugin, Score
+from hekla.engine.framework.session import Session
+from hekla.engine.model.nodes import NodeTable
+from hekla.engine.model.tasks import Status
+from hekla.engine.placement.merge import Merge
+from hekla.engine.placement.placer import Placer
 from hekla.engine.world import World, policy
 
 
@@ -185,7 +185,7 @@ def compare(name: str, seed: int, length: int, long: type[Plugin] = LongWay, sho
     assert tables(worlds[0]) == tables(worlds[1])
 
 
-def forget(self: Pipeline, nodes: NodeTable) -> None:
+def forget(self: Placer, nodes: NodeTable) -> None:
     """A cycle begins with nothing chosen ahead."""
     self.ahead = {}
     nodes.log.clear()
@@ -202,7 +202,7 @@ def test_nodes_that_are_known_from_the_last_cycle_are_those_that_would_be_chosen
         decided = []
         with pytest.MonkeyPatch.context() as patch:
             if thorough:
-                patch.setattr(Pipeline, "begin_cycle", forget)
+                patch.setattr(Placer, "begin_cycle", forget)
             queues(world, draw)
             world.priority_class("high", 100)
             world.nodes("n0", "n1", "big", cpu=draw.choice([9, 40, 150]), pods=150, memory="64Gi", labels={"zone": "a"})
@@ -266,7 +266,7 @@ def test_what_happens_between_two_cycles_counts(monkeypatch: pytest.MonkeyPatch,
     found = []
     for thorough in (False, True):
         if thorough:
-            monkeypatch.setattr(Pipeline, "begin_cycle", forget)
+            monkeypatch.setattr(Placer, "begin_cycle", forget)
         plugins: list[Any] = ["gang", "predicates", "nodeorder", *(["moody"] if moody else [])]
         world = World(policy(tiers=[plugins], custom=[Moody]))
         world.nodes("n1", "n2", "n3", cpu=150, pods=150)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hekla.engine import State, cycle
-from hekla.engine.tasks import Status
+from hekla.engine.model.tasks import Status
 from hekla.engine.world import World, policy
 
 JSON = st.recursive(

@@ -30,7 +30,7 @@ def test_a_group_whose_queue_does_not_exist_names_the_nearest_until_it_does(phas
     text = 'train names queue reserch, which does not exist; did you mean "research"? It is looked at once there is such a queue.'
     assert made.why("train") == text
     assert [(one["type"], one["reason"], one["message"]) for one in waiting(made, "train")] == [("Waiting", "Queue", text)]
-    assert [(one.pod, one.reason, one.message) for one in made.decisions.conditions] == [("default/train-task-0", "Unschedulable", text)]
+    assert [(one.pod, one.reason, one.message) for one in made.decisions.conditions] == [("default/train-task-0", "QueueNotFound", text)]
     assert ("PodGroup", "Waiting", text) in {(one.kind, one.reason, one.message) for one in made.decisions.events}
     made.settle()
     assert made.run().empty, "once for the same words"

@@ -7,9 +7,9 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hekla.engine.heap import Heap, Line
-from hekla.engine.resources import add, exceeding, exceeds
-from hekla.engine.sums import contribution
+from hekla.engine.framework.heap import Heap, Line
+from hekla.engine.model.queues.sums import contribution
+from hekla.engine.model.resources import add, exceeding, exceeds
 from hekla.engine.world import World, policy
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hekla.engine.plugins.tasktopology import AFFINITY, ANTI_AFFINITY, TASK_ORDER, read
+from hekla.engine.model.annotations import AFFINITY, ANTI_AFFINITY, TASK_ORDER
+from hekla.engine.plugins.placement.tasktopology import read
 from hekla.engine.world import World, policy
 
 CASES = Path(__file__).parents[2].parent / "shared" / "conformance" / "cases" / "plugins" / "task-topology"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hekla.engine import volumes
+from hekla.engine.model import volumes
 from hekla.engine.world import World, policy
 
 HOST = "kubernetes.io/hostname"

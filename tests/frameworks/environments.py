@@ -47,6 +47,8 @@ class Framework:
     requirements: tuple[str, ...]
     check: str
     patience: float = 120.0
+    entrypoint: str = ""
+    """What the image runs, a file of examples/frameworks; empty where manifests have commands of their own."""
 
     def environment(self) -> Path:
         """The directory of the virtual environment; makes it where it is not there.  Skips the test where that fails."""
@@ -105,6 +107,9 @@ TENSORFLOW = Framework("tensorflow-cpu", "tensorflow/*", ("tensorflow-cpu>=2.16"
 PYTORCH = Framework(
     "torch", "pytorch/*", ("torch>=2.4", "numpy"), "import torch.distributed as d; assert d.is_gloo_available()", patience=420.0
 )
-"""PyPI's wheel for Linux brings CUDA along, five gigabytes of it: it runs without a GPU, but not without those (decision 0211)."""
+"""PyPI's wheel for Linux brings CUDA along, five gigabytes of it: it runs without a GPU, but not without those (decision 0223)."""
 
-FRAMEWORKS = (MPI, JAX, RAY, TENSORFLOW, PYTORCH)
+SPARK = Framework("pyspark", "spark:*", ("pyspark>=3.5.5,<4",), "import pyspark", patience=240.0, entrypoint="spark/entrypoint.sh")
+"""With a Java from elsewhere."""
+
+FRAMEWORKS = (MPI, JAX, RAY, TENSORFLOW, PYTORCH, SPARK)

@@ -21,7 +21,11 @@ ENDED = {"Completed", "Failed", "Terminated", "Aborted"}
 
 def images_table(directory: Path) -> Path:
     """The file that says which environment stands for which image, made or not."""
-    rows = [{"image": framework.image, "path": [str(cache() / framework.name / "bin")]} for framework in FRAMEWORKS]
+    rows = [
+        {"image": framework.image, "path": [str(cache() / framework.name / "bin")]}
+        | ({"entrypoint": [str(MANIFESTS / framework.entrypoint)]} if framework.entrypoint else {})
+        for framework in FRAMEWORKS
+    ]
     file = directory / "images.yaml"
     file.write_text(yaml.safe_dump(rows))
     return file
@@ -31,6 +35,7 @@ class Runs:
     """A cluster on which jobs are run."""
 
     def __init__(self, kubeconfig: Path) -> None:
+        self.kubeconfig = kubeconfig
         self.api = Api(kubeconfig)
 
     def run(self, manifest: str, seconds: float, change: Callable[[Tree, Tree], None] | None = None) -> dict[str, str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from hekla.local.agent.images import Images
+from hekla.local.kubelet.pods.images import Images
 from tests.frameworks.environments import FRAMEWORKS
 from tests.frameworks.runs import MANIFESTS
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from hekla.kube.client import Client
-from hekla.kube.config import Connection
+from hekla.kube.connection.config import Connection
 from hekla.kube.http.client import Target
 from hekla.kube.http.message import Request, Response, Stream
 from hekla.kube.http.server import Body, Server, serve

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from hekla.api.coordination import LEASE
-from hekla.api.core import CONFIG_MAP, EVENT, NAMESPACE, ConfigMap
+from hekla.api.kubernetes.coordination import LEASE
+from hekla.api.kubernetes.core import CONFIG_MAP, EVENT, NAMESPACE, ConfigMap
 from hekla.api.meta import ObjectMeta
 from hekla.kube import errors
 from hekla.kube import events as recording
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
-from hekla.kube.config import load
+from hekla.kube.connection.config import load
 from hekla.kube.events import COMBINED, WRITERS, Recorder
 from hekla.kube.leader import Durations, LeaderElection, LeadershipLost
 from hekla.kube.pace import Pace

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from hekla.api.core import CONFIG_MAP, ConfigMap
 from hekla.api.kinds import Malformed
+from hekla.api.kubernetes.core import CONFIG_MAP, ConfigMap
 from hekla.api.meta import ObjectMeta
 from hekla.kube.cache import Cache
 from hekla.kube.http.message import Request, Response, Stream

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from hekla.api.core import CONFIG_MAP, POD, ConfigMap
+from hekla.api.kubernetes.core import CONFIG_MAP, POD, ConfigMap
 from hekla.api.meta import ObjectMeta
 from hekla.kube import errors
 from hekla.kube.client import PAGE_TRIES, Client
-from hekla.kube.config import Connection
-from hekla.kube.credentials import TokenFile
+from hekla.kube.connection.config import Connection
+from hekla.kube.connection.credentials import TokenFile
 from hekla.kube.http.client import Target
 from hekla.kube.http.message import Request, Response
 from hekla.kube.http.server import serve

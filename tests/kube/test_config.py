@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from hekla.kube.config import ConfigError, NoConfiguration, from_pod, load
-from hekla.kube.credentials import Plugin, TokenFile
+from hekla.kube.connection.config import ConfigError, NoConfiguration, from_pod, load
+from hekla.kube.connection.credentials import Plugin, TokenFile
 
 ENVIRONMENT = {"HOME": "/nowhere"}
 
@@ -166,7 +166,7 @@ async def test_a_plugin_whose_answer_has_expired_is_run_again(tmp_path: Path) ->
     ],
 )
 async def test_a_plugin_that_fails(tmp_path: Path, script: str, message: str) -> None:
-    from hekla.kube.credentials import CredentialError
+    from hekla.kube.connection.credentials import CredentialError
 
     with pytest.raises(CredentialError, match=message) as caught:
         await plugin(tmp_path, script).refresh()
@@ -174,7 +174,7 @@ async def test_a_plugin_that_fails(tmp_path: Path, script: str, message: str) ->
 
 
 async def test_a_plugin_that_is_not_installed_shows_the_hint(tmp_path: Path) -> None:
-    from hekla.kube.credentials import CredentialError
+    from hekla.kube.connection.credentials import CredentialError
 
     spec = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "no-such-program", "installHint": "brew install it"}
     connection = load(simple(tmp_path / "config", user={"exec": spec}), environment=ENVIRONMENT)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hekla.api.core import CONFIG_MAP
+from hekla.api.kubernetes.core import CONFIG_MAP
 from hekla.kube.cache import Cache
 from hekla.kube.controller import Controller, Expectations, run
 from hekla.kube.errors import Conflict

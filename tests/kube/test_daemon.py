@@ -141,7 +141,7 @@ def test_how_it_ends(tmp_path: Path, shared_apiserver: ApiServerProcess, end: st
 
 def test_importing_is_quick() -> None:
     heavy = ("yaml", "cryptography", "prometheus_client", "uvloop", "numpy", "rich")
-    modules = "hekla.kube.client, hekla.kube.config, hekla.kube.daemon"
+    modules = "hekla.kube.client, hekla.kube.connection.config, hekla.kube.daemon"
     code = f"import sys, {modules}; print([m for m in {heavy!r} if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out == "[]\n"

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from hekla.kube.connection.tls import Pem, TlsSource
 from hekla.kube.http.client import HttpClient, Target, TimedOut, TransportError, _Connection
 from hekla.kube.http.message import Request, Response, Stream
 from hekla.kube.http.proxy import Proxy, from_environment
 from hekla.kube.http.server import serve
-from hekla.kube.tls import Pem, TlsSource
 from tests.kube.sockets import OK, Certificates, make_certificates, read_request, scripted
 
 

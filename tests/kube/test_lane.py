@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from hekla.kube.lane import Lane
+from hekla.kube.status_writer import StatusWriter
 
 
 class Slow:
@@ -16,7 +16,7 @@ class Slow:
         self.sent: list[str] = []
         self.answers: list[asyncio.Event] = []
         self.tasks: set[asyncio.Task[None]] = set()
-        self.lane = Lane(self.launch, width=2)
+        self.lane = StatusWriter(self.launch, width=2)
 
     def launch(self, work: Coroutine[Any, Any, None]) -> None:
         self.tasks.add(asyncio.ensure_future(work))

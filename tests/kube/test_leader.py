@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from hekla.kube.client import Client
-from hekla.kube.config import Connection
+from hekla.kube.connection.config import Connection
 from hekla.kube.http.client import Target
 from hekla.kube.http.message import Request, Response
 from hekla.kube.http.server import serve

@@ -7,10 +7,10 @@ import random
 
 import pytest
 
-from hekla.api.core import CONFIG_MAP, ConfigMap
+from hekla.api.kubernetes.core import CONFIG_MAP, ConfigMap
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
-from hekla.kube.config import load
+from hekla.kube.connection.config import load
 from hekla.kube.errors import ApiError
 from hekla.kube.http.client import TransportError
 from tests.apiserver_process import ApiServerProcess

@@ -15,7 +15,7 @@ from tests.kubernetes import programs
 from tests.kubernetes.reference import reference
 
 ROOT = Path(__file__).parents[2]
-LOCAL_POLICY = ROOT / "hekla" / "local" / "policy.yaml"
+LOCAL_POLICY = ROOT / "hekla" / "local" / "cluster" / "policy.yaml"
 """With which `hekla up` starts its scheduler: one of the scenarios waits for what another queue gives back."""
 FAKE_NODES = 10
 """As tests/cluster has them on a cluster of its own."""

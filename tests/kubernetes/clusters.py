@@ -51,7 +51,7 @@ def local_cluster() -> Iterator[Path]:
     """The kubeconfig of a local cluster of Hekla's."""
     from hekla.cli.down import stop
     from hekla.cli.up import bring_up
-    from hekla.local.cluster import Cluster
+    from hekla.local.cluster.cluster import Cluster
 
     directory = Path(tempfile.mkdtemp(prefix="hekla-judged-"))
     cluster = Cluster(directory / "judged")

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
-from hekla.local import certificates
-from hekla.local.certificates import Authority, Leaf
+from hekla.local.machine import certificates
+from hekla.local.machine.certificates import Authority, Leaf
 from tests.admission.process import PATIENCE, in_force, install_kinds
 from tests.deploy import accounts
 from tests.kubernetes import programs

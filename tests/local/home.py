@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 
 from hekla.kube.client import Client
-from hekla.kube.config import load
+from hekla.kube.connection.config import load
 
 LIMIT = 90.0
 """Seconds that a command may take on a machine that has other things to do."""
@@ -97,7 +97,7 @@ def home() -> Iterator[Home]:
     try:
         yield made
     finally:
-        for directory in (state / "hekla").glob("*"):
+        for directory in (state / "hekla").glob("[!.]*"):
             made.hekla("down", "--delete", "--name", directory.name)
         for process in made.processes():
             with suppress(psutil.Error):

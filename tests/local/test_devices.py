@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from hekla.api import core, scheduling
-from hekla.api.resource import DEVICE_CLASS, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, RESOURCE_SLICE
-from hekla.kube import config
+from hekla.api import scheduling
+from hekla.api.kubernetes import core
+from hekla.api.kubernetes.resource import DEVICE_CLASS, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, RESOURCE_SLICE
 from hekla.kube.client import Client
+from hekla.kube.connection import config
 from hekla.kube.errors import NotFound
 from tests.cluster.conftest import cluster_of_our_own
-from tests.local_controllers.live import eventually, is_gone
+from tests.controller_manager.live import eventually, is_gone
 
 DRIVER = "gpu.example.com"
 

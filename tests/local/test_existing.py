@@ -16,11 +16,12 @@ from typing import Any
 import pytest
 import yaml
 
-from hekla.api import batch, core, crds, scheduling
-from hekla.api.apiextensions import CUSTOM_RESOURCE_DEFINITION
-from hekla.api.coordination import LEASE
+from hekla.api import batch, crds, scheduling
+from hekla.api.kubernetes import core
+from hekla.api.kubernetes.apiextensions import CUSTOM_RESOURCE_DEFINITION
+from hekla.api.kubernetes.coordination import LEASE
 from hekla.kube.client import Client
-from hekla.kube.config import load
+from hekla.kube.connection.config import load
 from hekla.kube.errors import ApiError, NotFound
 from tests.apiserver_process import ApiServerProcess
 
@@ -48,7 +49,7 @@ def daemons(server: ApiServerProcess, tmp_path: Path) -> Iterator[list[subproces
 
 
 def start(server: ApiServerProcess, directory: Path) -> list[subprocess.Popen[bytes]]:
-    (directory / "policy.yaml").write_bytes((ROOT / "hekla" / "local" / "policy.yaml").read_bytes())
+    (directory / "policy.yaml").write_bytes((ROOT / "hekla" / "local" / "cluster" / "policy.yaml").read_bytes())
     environment = {**os.environ, "KUBECONFIG": str(server.kubeconfig)}
     started = []
     for line in COMMANDS:

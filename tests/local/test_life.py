@@ -7,17 +7,20 @@ import random
 import shutil
 import signal
 import stat
+import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from hekla.api import core
+from hekla.api.kubernetes import core
 from hekla.cli import up
-from hekla.local.cluster import ClusterError
-from tests.local.home import Home, ask, below, home, until
+from hekla.local.machine.files import ClusterError
+from hekla.local.machine.processes import start_of
+from tests.local.home import LIMIT, Home, ask, below, home, until
 
 POD, CONFIG_MAP = core.POD.untyped, core.CONFIG_MAP.untyped
 PROCESSES = {"apiserver", "scheduler", "controllers", "admission", "agent", "kube-controllers"}
@@ -64,7 +67,15 @@ def test_status_tells_people_too(own: Home) -> None:
 
 def test_a_second_up_says_that_it_runs(own: Home) -> None:
     before = own.pids()
-    assert own.bad("up") == 'hekla up: the cluster "default" is already running; "hekla status" shows how it is\n'
+    printed = own.good("up")
+    assert 'The cluster "default" was running already; nothing was changed.' in printed
+    assert f"export KUBECONFIG={own.directory() / 'kubeconfig'}" in printed
+    own.good("up", "--nodes", "1")
+    said = own.bad("up", "--nodes", "2")
+    assert said == (
+        'hekla up: the cluster "default" is already running with other settings (--nodes is 1); '
+        '"hekla down" stops it, and the next "hekla up" takes what you ask for\n'
+    )
     assert own.pids() == before
 
 
@@ -133,12 +144,32 @@ def test_a_killed_supervisor_leaves_nothing_to_the_next(own: Home) -> None:
     supervisor = int((own.directory() / "run" / "supervisor.lock").read_text())
     os.kill(supervisor, signal.SIGKILL)
     until("the supervisor has gone", lambda: not psutil.pid_exists(supervisor) or own.hekla("status").returncode == 1)
-    assert own.status()["running"] is False
+    shown = own.status()
+    assert (shown["running"], {process["name"]: process["pid"] for process in shown["processes"]}) == (False, before)
+    told = own.hekla("status")
+    assert told.returncode == 1
+    assert "Its supervisor is dead: these processes still serve" in told.stdout
     (own.directory() / "run" / "status.json").unlink()  # as if it had been killed before it could write them down
     own.good("up")
     assert not any(psutil.pid_exists(pid) for pid in before.values())
     assert sum(line[1:3] == ["-m", "hekla"] for line in own.lines()) == len(own.pids()) == len(PROCESSES)
     assert (own.state / "survivor").read_text().count("\n") == 1
+
+
+def test_up_after_a_power_cut(own: Home) -> None:
+    """Nothing runs any more, and what the files say of the processes is of before: the first `up` works."""
+    made = ask(own, lambda client: client.create(CONFIG_MAP, {"metadata": {"name": "acknowledged"}}, "default"))
+    while left := own.processes():
+        for process in left:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(left, 10)
+    assert '"ready":true' in (own.directory() / "run" / "status.json").read_text()
+    assert own.status()["running"] is False
+    own.good("up")
+    found = ask(own, lambda client: client.get(CONFIG_MAP, "acknowledged", "default"))
+    assert found["metadata"] == made["metadata"]
+    until("the container of before runs again", lambda: (own.state / "survivor").read_text().count("\n") == 2)
 
 
 def test_down_ends_containers_and_up_finds_everything_as_it_was(own: Home) -> None:
@@ -153,7 +184,7 @@ def test_down_ends_containers_and_up_finds_everything_as_it_was(own: Home) -> No
     found = ask(own, lambda client: client.get(CONFIG_MAP, "kept", "default"))
     assert found["metadata"]["uid"] == made["metadata"]["uid"]
     assert server_of(own) == port
-    until("the container that `down` ended runs again", lambda: (own.state / "survivor").read_text().count("\n") == 2)
+    until("the container that `down` ended runs again", lambda: (own.state / "survivor").read_text().count("\n") == 3)
 
 
 def test_two_clusters_side_by_side_do_not_disturb_each_other(own: Home) -> None:
@@ -171,7 +202,17 @@ def test_two_clusters_side_by_side_do_not_disturb_each_other(own: Home) -> None:
 
 
 def test_removed_is_gone(own: Home) -> None:
-    own.good("down", "--delete")
+    """Also where the supervisor is killed in the middle of it, with the API server and the log writer still there."""
+    others = own.pids()
+    server = others.pop("apiserver")
+    supervisor = int((own.directory() / "run" / "supervisor.lock").read_text())
+    os.kill(server, signal.SIGSTOP)
+    command = own.command("down", "--delete")
+    with subprocess.Popen(command, env=own.environment, cwd="/", stdout=subprocess.PIPE, text=True) as down:
+        until("only the API server is left", lambda: not any(start_of(pid) for pid in others.values()))
+        os.kill(supervisor, signal.SIGKILL)
+        printed, _ = down.communicate(timeout=LIMIT)
+    assert (down.returncode, printed) == (0, 'Cluster "default" is stopped and removed.\n')
     assert own.left() == []
     assert not own.directory().exists()
     assert own.good("down") == 'There is no cluster "default".\n'

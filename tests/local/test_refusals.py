@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -13,10 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from hekla.api import core
+from hekla.api.kubernetes import core
 from hekla.cli import up
+from hekla.cli.readiness import Readiness
 from hekla.kube.errors import ApiError
-from hekla.local.cluster import Cluster, ClusterError, Settings
+from hekla.local.cluster.cluster import Cluster, Settings
+from hekla.local.machine.files import ClusterError
 from tests.local.home import LIMIT, Home, ask, home, until
 from tests.local.ordinary import BECOME, OrdinaryUser
 
@@ -64,13 +68,13 @@ async def test_a_supervisor_is_waited_for_as_long_as_it_lives(tmp_path: Path) ->
             try:
                 if program != "sleep":
                     supervisor.wait(LIMIT)
-                await up.wait_until_ready(cluster, Settings(), supervisor, time.monotonic() + seconds, lambda *_: None)
+                await Readiness(cluster, Settings(), lambda: supervisor.poll() is None, seconds, lambda *_: None).wait()
             finally:
                 supervisor.kill()
 
     cluster = Cluster(tmp_path / "slow")
     cluster.make_directories()
-    with pytest.raises(ClusterError, match="not ready in time: API server"):
+    with pytest.raises(ClusterError, match=r"not ready in time: API server.* try --timeout 60"):
         await wait("sleep", 0)
     with pytest.raises(ClusterError, match="the supervisor does not start"):
         await wait("false", LIMIT)
@@ -104,6 +108,15 @@ def refuse(own: Home, ordinary: Home) -> None:
     untouched(own)
 
 
+@pytest.mark.skipif(shutil.which("prlimit") is None, reason="sets the limit with prlimit")
+def test_too_few_open_files(own: Home) -> None:
+    few = Home(own.state, python=("prlimit", "--nofile=64:64", sys.executable))
+    words = "only 64 files may be open at a time, at least 256 are needed: raise the limit (ulimit -n 1024) and try again\n"
+    assert few.bad("up") == f"hekla up: {words}"
+    assert few.bad("apiserver", "--data-dir", str(own.state)) == f"hekla apiserver: {words}"
+    untouched(own)
+
+
 def test_a_place_that_is_a_file(own: Home) -> None:
     (own.state / "hekla").write_text("")
     assert own.bad("up") == f"hekla up: {own.state / 'hekla'}: File exists\n"
@@ -121,7 +134,7 @@ def small_disk(own: Home) -> Iterator[Path]:
     try:
         yield own.state
     finally:
-        for directory in (own.state / "hekla").glob("*"):
+        for directory in (own.state / "hekla").glob("[!.]*"):
             own.hekla("down", "--delete", "--name", directory.name)
         subprocess.run(["umount", "--lazy", str(own.state)], check=True)
 

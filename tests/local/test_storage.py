@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 import yaml
 
-from hekla.api import batch, core
-from hekla.api.claims import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
-from hekla.api.storage import STORAGE_CLASS
-from hekla.kube import config
+from hekla.api import batch
+from hekla.api.kubernetes import core
+from hekla.api.kubernetes.claims import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
+from hekla.api.kubernetes.storage import STORAGE_CLASS
 from hekla.kube.client import Client
+from hekla.kube.connection import config
 from tests.cluster.conftest import cluster_of_our_own
-from tests.local_controllers.live import eventually, is_gone
+from tests.controller_manager.live import eventually, is_gone
 
 PAGE = Path(__file__).parents[2] / "docs/local-cluster.md"
 

@@ -13,13 +13,11 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from hekla.admission import podtemplates
-from hekla.local.apiserver.kind import FieldError
+from hekla.admission.rules import podtemplates
+from hekla.api.trees import Json
 from hekla.local.apiserver.objects import builtin
-
-Json = dict[str, Any]
+from hekla.local.apiserver.objects.kind import FieldError
 
 ROWS: list[Json] = json.loads(Path(__file__).with_name("templates.json").read_text())
 _KINDS = {kind.kind: kind for kind in builtin.kinds() if (kind.group, kind.version) == ("", "v1")}

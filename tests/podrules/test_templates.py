@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from hekla.api.fieldrules import Errors
+from hekla.api.text.fieldrules import Errors
+from hekla.api.trees import Json
 from hekla.podrules import spec as rules
 from hekla.podrules.options import POD, TEMPLATE, Options
 from tests.podrules.table import ROWS, as_pod, expected, pod, served, webhook
-
-Json = dict[str, Any]
 
 FEATURES = re.compile(
     r"\.env\[\d+\]\.name: Invalid|\.envFrom\[\d+\]\.prefix|\.searches\[|must specify one of: `fieldRef`|"  # what may be said

@@ -5,15 +5,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from hekla.local.apiserver.narrow import ephemeral_containers
+from hekla.api.trees import Json
 from hekla.local.apiserver.objects.defaults import DEFAULTS
+from hekla.local.apiserver.write.subresource_scopes import ephemeral_containers
 from tests.podrules.table import updated
 
-Json = dict[str, Any]
 TABLE: Json = json.loads(Path(__file__).with_name("updates.json").read_text())
 
 

@@ -59,7 +59,7 @@ def test_each_file_is_run_once_and_what_starts_programs_last():
     files = {ROOT / "tests" / f"test_{n}.py": "x" * n for n in range(1, 20)}
     slow = ROOT / "tests" / "test_slow.py"
 
-    known, *quick, live = batches({slow: "import tests.agent.live_cluster", **files}, limited=True)
+    known, *quick, live = batches({slow: "import tests.kubelet.live_cluster", **files}, limited=True)
 
     assert sorted(name for run in quick for name in run) == sorted(f"tests/test_{n}.py" for n in range(1, 20))
     assert known == ["--collect-only", "-qq", *live] and live == ["tests/test_slow.py"]

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from hekla.engine.decisions import Bind, Decisions, Event, PodCondition, PodGroupStatus, QueueStatus
-from hekla.engine.tasks import Status
+from hekla.engine.model.decisions import Bind, Decisions, Event, PodCondition, PodGroupStatus, QueueStatus
+from hekla.engine.model.tasks import Status
 from hekla.engine.world import World, policy
 from hekla.kube.errors import ApiError
-from hekla.kube.lane import WIDTH
 from hekla.kube.pace import Pace
-from hekla.scheduler import carrier as carrying
-from hekla.scheduler.carrier import Carrier
-from hekla.scheduler.feed import LeftOut
-from hekla.scheduler.groups import Answer, Metadata
+from hekla.kube.status_writer import WIDTH
+from hekla.scheduler import binder as carrying
+from hekla.scheduler.binder import Binder
+from hekla.scheduler.informers import LeftOut
+from hekla.scheduler.podgroup_statuses import Answer, Metadata
 from hekla.scheduler.volumes import VolumeError
 
 
@@ -64,7 +64,7 @@ class Scene:
         self.world.nodes("n1", cpu=8)
         self.server, self.events = Server(), Events()
         self.changes = 0
-        self.carrier = Carrier(self.server, self.world.state, self.events, "volcano", self.changed)  # type: ignore[arg-type]
+        self.carrier = Binder(self.server, self.world.state, self.events, "volcano", self.changed)  # type: ignore[arg-type]
 
     def changed(self) -> None:
         self.changes += 1
@@ -271,3 +271,29 @@ async def test_a_slow_server_is_told_few_reasons_at_a_time_and_none_that_is_past
     assert sorted(asked) == sorted(waiting)
     told = [where for where, _, reason, _ in scene.events.told if reason == "FailedScheduling"]
     assert sorted(told) == sorted(f"Pod/{name}" for name in waiting)
+
+
+async def test_why_a_pod_waited_does_not_arrive_after_its_bind() -> None:
+    """The condition is being written while the pod is bound: the bind waits for it, or the pod would say False while it runs."""
+    scene = Scene()
+    order: list[str] = []
+    answered = asyncio.Event()
+
+    async def patch(*asked: Any, **said: Any) -> Answer:
+        await answered.wait()
+        order.append("condition")
+        return Answer(Metadata("1"))
+
+    async def post(*asked: Any) -> None:
+        order.append("bind")
+
+    scene.server.patch, scene.server.post = patch, post  # type: ignore[method-assign]  # slower than in life
+    carrier = scene.carrier
+    condition = PodCondition("default/p", "u", "Unschedulable", "full", "")
+    carrier.in_turn("pod default/p", carrier.write_condition(condition))
+    carrier.launch(carrier.bind(Bind("default/p", "u", "n1", "default/job", {})))
+    await asyncio.sleep(0)
+    assert order == []
+    answered.set()
+    await carrier.settle()
+    assert order == ["condition", "bind"]

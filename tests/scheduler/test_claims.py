@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from hekla.engine.policy import Policy
+from hekla.engine.framework.policy import Policy
+from hekla.engine.policies import default_policy, read_policy
 from hekla.kube.errors import Conflict, NotFound
 from hekla.scheduler.claims import FINALIZER, ClaimBinder, ClaimError
 from hekla.scheduler.devices import LockError, device_map, lock_node, lock_of, locks_of, unlock_node
@@ -153,11 +154,11 @@ async def test_a_node_is_locked_once_in_five_minutes():
 
 def deviceshare(**arguments: Any) -> Policy:
     named = {f"deviceshare.{key}": value for key, value in arguments.items()}
-    return Policy.parse({"actions": "allocate", "tiers": [{"plugins": [{"name": "deviceshare", "arguments": named}]}]})
+    return read_policy({"actions": "allocate", "tiers": [{"plugins": [{"name": "deviceshare", "arguments": named}]}]})
 
 
 def test_who_locks_what():
-    assert locks_of(Policy.default()) == locks_of(deviceshare(VGPUEnable=True)) == frozenset()
+    assert locks_of(default_policy()) == locks_of(deviceshare(VGPUEnable=True)) == frozenset()
     virtual = locks_of(deviceshare(NodeLockEnable=True, VGPUEnable=True))
     assert lock_of({"volcano.sh/vgpu-ids-new": "x"}, virtual) == "hamivgpu"
     assert lock_of({"hami.io/vgpu-node": "n"}, virtual) == "hami.io/mutex.lock" and lock_of({"other": "x"}, virtual) == ""
@@ -166,5 +167,5 @@ def test_who_locks_what():
 
 
 def test_where_the_map_of_cards_is():
-    assert device_map(Policy.default()) == ("kube-system", "volcano-vgpu-device-config")
+    assert device_map(default_policy()) == ("kube-system", "volcano-vgpu-device-config")
     assert device_map(deviceshare(KnownGeometriesCMName="cards", KnownGeometriesCMNamespace="ns")) == ("ns", "cards")

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hekla.api import core
-from hekla.engine.state import State
-from hekla.engine.tasks import Task
-from hekla.scheduler import excerpts
-from hekla.scheduler.feed import sources
-from hekla.scheduler.ring import Ring
+from hekla.api.kubernetes import core
+from hekla.engine.model.state import State
+from hekla.engine.model.tasks import Task
+from hekla.scheduler import partial_pods as excerpts
+from hekla.scheduler.hash_ring import Ring
+from hekla.scheduler.informers import sources
 from tests.engine.nasty import OBJECTS
 from tests.engine.test_nasty import VALUE, places, spoiled
 

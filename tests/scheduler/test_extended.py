@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hekla.api import core, resource
+from hekla.api.kubernetes import core, resource
 from hekla.kube.errors import ApiError, Conflict, NotFound
 from hekla.scheduler.claims import ClaimBinder, ClaimError
 from tests.scheduler.test_claims import GIVEN, Server, claim, users

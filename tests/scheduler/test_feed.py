@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from hekla.api import core, crds, scheduling, topology
-from hekla.api.apiextensions import CUSTOM_RESOURCE_DEFINITION
-from hekla.engine.state import State
-from hekla.kube import config
+from hekla.api import crds, scheduling, topology
+from hekla.api.kubernetes import core
+from hekla.api.kubernetes.apiextensions import CUSTOM_RESOURCE_DEFINITION
+from hekla.engine.model.state import State
 from hekla.kube.client import Client
-from hekla.scheduler import feed as feeding
-from hekla.scheduler.feed import Feed
+from hekla.kube.connection import config
+from hekla.scheduler import informers as feeding
+from hekla.scheduler.informers import Informers
 from tests.apiserver_process import ApiServerProcess
 
 
@@ -26,7 +27,7 @@ async def test_a_kind_that_only_some_plugins_read_may_be_missing_and_may_come(
             for kind in (scheduling.POD_GROUP, scheduling.QUEUE):
                 await client.create(CUSTOM_RESOURCE_DEFINITION.untyped, crds.definition(kind))
             state = State()
-            feed = Feed(client, state)
+            feed = Informers(client, state)
             await asyncio.wait_for(feed.start(), 60)
             assert "hypernodes" in caplog.text
             assert "goes on without" in caplog.text

@@ -7,20 +7,20 @@ import json
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
+import msgspec
 import pytest
 
 from hekla.api.names import EXPLANATION, WAITING
-from hekla.engine.decisions import PodGroupStatus
-from hekla.engine.explanation import Explanation
-from hekla.engine.nodereasons import NodeReason
-from hekla.engine.tasks import Status
+from hekla.engine.model.decisions import PodGroupStatus
+from hekla.engine.model.explanations import Explanation, NodeReason
+from hekla.engine.model.tasks import Status
 from hekla.engine.world import World, policy
 from hekla.kube.errors import ApiError, ServerError
 from hekla.kube.http.client import TransportError
-from hekla.kube.lane import Lane
 from hekla.kube.pace import Pace
-from hekla.scheduler import groups as writing
-from hekla.scheduler.groups import Answer, GroupStatuses, Metadata
+from hekla.kube.status_writer import StatusWriter
+from hekla.scheduler import podgroup_statuses as writing
+from hekla.scheduler.podgroup_statuses import Answer, GroupStatuses, Metadata
 
 READY = {"type": "Scheduled", "status": "True", "reason": "tasks in gang are ready to be scheduled", "message": ""}
 
@@ -40,7 +40,7 @@ class Scene:
         self.failures: list[Exception] = []
         self.shown = "0"
         self.tasks: set[asyncio.Task[None]] = set()
-        self.groups = GroupStatuses(self, self.world.state, self.in_turn, Lane(self.launch), lambda key: self.shown)  # type: ignore[arg-type]
+        self.groups = GroupStatuses(self, self.world.state, self.in_turn, StatusWriter(self.launch), lambda key: self.shown)  # type: ignore[arg-type]
 
     def launch(self, work: Coroutine[Any, Any, None]) -> None:
         self.tasks.add(asyncio.ensure_future(work))
@@ -194,3 +194,37 @@ async def test_where_there_is_nothing_to_count_no_mark_is_made(scene: Scene) -> 
     scene.groups.take(scene.status("Pending", 0, {"type": WAITING, "message": explained.text}), explained)
     await scene.settle()
     assert scene.marks == [{}]
+
+
+async def test_that_a_group_has_begun_to_run_is_written_at_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is gathered first: a program that sees a pod run finds its group running.  Once; what follows is gathered as ever."""
+    monkeypatch.setattr(writing, "GATHERED", 0.05)
+    scene.groups.take(scene.status("Inqueue", 0, READY))
+    scene.groups.begins(scene.status("Running", 0, READY))
+    assert not scene.groups.gathered and len(scene.tasks) == 1
+    scene.groups.begins(scene.status("Running", 1, READY))
+    assert scene.groups.gathered, "more pods of a group that runs are no beginning"
+    await scene.settle()
+    assert scene.phases() == ["Running"], "and it is not said twice"
+
+
+async def test_it_is_gathered_where_the_server_is_busy_or_many_begin_at_a_time(scene: Scene) -> None:
+    for _ in range(64):
+        scene.pace.answered(scene.pace._clock() - 0.5)
+    scene.groups.begins(scene.status("Running", 0, READY))
+    assert scene.groups.gathered and not scene.groups.early
+    scene.groups.gathered.clear()
+    scene.groups.client.pace = Pace()
+    group = scene.status("Running", 0, READY)
+    for number in range(writing.EARLY + 3):
+        scene.groups.begins(msgspec.structs.replace(group, key=f"default/job-{number}"))
+    assert len(scene.groups.early) == writing.EARLY and len(scene.groups.gathered) == 3
+    await scene.settle()
+
+
+async def test_a_group_that_began_again_says_so_again(scene: Scene) -> None:
+    for phase in ("Running", "Inqueue", "Running"):
+        await scene.settle()
+        scene.groups.begins(scene.status(phase, 0, READY))
+        assert bool(scene.groups.early) is (phase == "Running")
+    await scene.settle()

@@ -18,14 +18,15 @@ from typing import Any
 
 import pytest
 
-from hekla.api import core, crds, scheduling, shard, topology
-from hekla.api.apiextensions import CUSTOM_RESOURCE_DEFINITION
-from hekla.engine.state import State
-from hekla.kube import config
+from hekla.api import crds, scheduling, shard, topology
+from hekla.api.kubernetes import core
+from hekla.api.kubernetes.apiextensions import CUSTOM_RESOURCE_DEFINITION
+from hekla.engine.model.state import State
 from hekla.kube.client import Client
+from hekla.kube.connection import config
 from hekla.kube.errors import AlreadyExists, NotFound
 from hekla.scheduler.daemon import make_queues
-from hekla.scheduler.feed import Feed, NodeSelector
+from hekla.scheduler.informers import Informers, NodeSelector
 from tests.scheduler.conftest import of_scheduler
 
 NUMBERS = itertools.count()
@@ -224,7 +225,7 @@ async def test_a_lesser_pod_gives_way(site: Site) -> None:
 
 
 def core_priority() -> Any:
-    from hekla.api import priority
+    from hekla.api.kubernetes import priority
 
     return priority.PRIORITY_CLASS.untyped
 
@@ -271,7 +272,7 @@ async def test_queues_are_made_where_they_are_missing(client: Client, there: lis
 @core_scenario(155)
 async def test_the_first_cycle_waits_for_what_it_needs_and_no_longer(client: Client) -> None:
     state = State()
-    feed = Feed(client, state)
+    feed = Informers(client, state)
     await asyncio.wait_for(feed.start(), 60)
     assert all(cache.has_synced for cache in feed.needed)
     for cache in feed.caches:
@@ -285,7 +286,7 @@ async def test_a_stop_ends_the_waiting() -> None:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         async with Client(config.load(master=f"http://127.0.0.1:{silent.getsockname()[1]}", environment={})) as client:
-            feed = Feed(client, State())
+            feed = Informers(client, State())
             waiting = asyncio.create_task(feed.start())
             await asyncio.sleep(0.1)
             assert not waiting.done()

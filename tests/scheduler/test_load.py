@@ -11,9 +11,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from hekla.engine.policy import Policy
+from hekla.engine.policies import read_policy
 from hekla.engine.world import World
-from hekla.scheduler.load import LoadCollector, cpu_query, memory_query
+from hekla.scheduler.node_usage import LoadCollector, cpu_query, memory_query
 
 
 class Monitoring(BaseHTTPRequestHandler):
@@ -57,7 +57,7 @@ def address() -> Iterator[str]:
 
 
 def world() -> World:
-    here = World(Policy.parse({"actions": "allocate", "tiers": [{"plugins": [{"name": "gang"}, {"name": "usage"}]}]}))
+    here = World(read_policy({"actions": "allocate", "tiers": [{"plugins": [{"name": "gang"}, {"name": "usage"}]}]}))
     here.nodes("busy", "idle", cpu=8)
     return here
 

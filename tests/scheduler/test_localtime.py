@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from hekla.engine.durations import zone
+from hekla.engine.model.durations import zone
 from hekla.scheduler.localtime import time_zone
+from hekla.scheduler.recording import RecordedState, Recording
 from hekla.scheduler.replay import replay
-from hekla.scheduler.tape import RecordedState, Tape
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_what_is_no_zone(name: str) -> None:
 
 
 def test_a_recording_keeps_the_zone(tmp_path: Path) -> None:
-    tape = Tape(tmp_path)
+    tape = Recording(tmp_path)
     state = RecordedState(tape, time_zone="Asia/Tokyo", lifts_gates=True, scheduler_names=["volcano"])
     assert str(state.zone) == "Asia/Tokyo"
     tape.close()

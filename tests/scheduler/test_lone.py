@@ -17,18 +17,19 @@ from typing import Any
 
 import pytest
 
-from hekla.api import core, crds, shard
-from hekla.api.apiextensions import CUSTOM_RESOURCE_DEFINITION
+from hekla.api import crds, shard
+from hekla.api.kubernetes import core
+from hekla.api.kubernetes.apiextensions import CUSTOM_RESOURCE_DEFINITION
 from hekla.engine.cycle import cycle
-from hekla.engine.decisions import Decisions
-from hekla.engine.policy import Policy
-from hekla.engine.state import State
-from hekla.engine.tasks import Status
-from hekla.kube import config
+from hekla.engine.model.decisions import Decisions
+from hekla.engine.model.state import State
+from hekla.engine.model.tasks import Status
+from hekla.engine.policies import read_policy
 from hekla.kube.client import Client
+from hekla.kube.connection import config
 from hekla.kube.errors import NotFound
 from hekla.kube.flags import FlagError, parse
-from hekla.scheduler.lone import FLAGS, NAME, POLICY, state_for, with_backfill
+from hekla.scheduler.agent_scheduler import FLAGS, NAME, POLICY, state_for, with_backfill
 from hekla.scheduler.policy_file import PolicyFile
 from tests.apiserver_process import ApiServerProcess, apiserver
 
@@ -44,7 +45,7 @@ class Place:
 
     def __init__(self, mode: str = "none") -> None:
         self.state: State = state_for(NAME, mode)
-        self.policy = Policy.parse(POLICY)
+        self.policy = read_policy(POLICY)
         self.trees: dict[str, dict[str, Any]] = {}
 
     def node(self, name: str, cpu: int = 4) -> None:

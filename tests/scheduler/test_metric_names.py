@@ -14,7 +14,7 @@ from prometheus_client import REGISTRY, CollectorRegistry
 import hekla.controllers.job.metrics
 import hekla.controllers.jobflow.controller
 import hekla.controllers.queue
-import hekla.scheduler.lone
+import hekla.scheduler.agent_scheduler
 import hekla.scheduler.metrics  # noqa: F401 (registers its metrics)
 from hekla.kube.metrics import Table, Tally, shown
 
@@ -72,13 +72,18 @@ GAUGES: dict[str, set[str]] = {
     "vgpu_device_core_allocation_for_a_certain_pod": {*CARD, "podName"},
     **{f"queue_pod_group_{phase}_count": QUEUE for phase in ("inqueue", "pending", "running", "unknown", "completed")},
 }
-OURS: dict[str, set[str]] = {"bind_failures_total": set()}
+OURS: dict[str, set[str]] = {"bind_failures_total": set(), "evictions_held_back_total": {"action"}}
 """What others do not have."""
 LATER = {"volcano_agent_oversubscription_resource_quantity"}
 """Of the agent that takes what is left over, which is not part of this."""
 
 
-MODULES = ("hekla.controllers.job.metrics", "hekla.controllers.jobflow.controller", "hekla.controllers.queue", "hekla.scheduler.lone")
+MODULES = (
+    "hekla.controllers.job.metrics",
+    "hekla.controllers.jobflow.controller",
+    "hekla.controllers.queue",
+    "hekla.scheduler.agent_scheduler",
+)
 
 
 def types() -> dict[str, str]:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import REGISTRY, CollectorRegistry, Histogram, generate_latest
 
-from hekla.engine.tasks import Job
+from hekla.engine.model.tasks import Job
 from hekla.scheduler.metrics import MOST_JOBS, PREFIX, Durations, JobMetrics, PluginMetrics
 
 

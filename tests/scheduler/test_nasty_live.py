@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from hekla.api import claims, core, nodeinfo, policy, priority, resource, scheduling, shard, storage, topology
+from hekla.api import nodeinfo, scheduling, shard, topology
+from hekla.api.kubernetes import claims, core, policy, priority, resource, storage
 from hekla.kube.errors import ApiError
 from hekla.scheduler.daemon import make_queues
 from tests.engine.nasty import OBJECTS

@@ -18,8 +18,8 @@ import pytest
 from hekla.api import crds
 from hekla.engine.cycle import cycle
 from hekla.scheduler.policy_file import PolicyFile
+from hekla.scheduler.recording import FORMAT, RecordedExtender, RecordedState, Recording, read
 from hekla.scheduler.replay import deeds, main, replay
-from hekla.scheduler.tape import FORMAT, RecordedExtender, RecordedState, Tape, read
 from tests.apiserver_process import ApiServerProcess, apiserver
 from tests.ports import free_port
 
@@ -62,7 +62,7 @@ def pod(name: str, job: str) -> dict[str, Any]:
 
 def recorded(directory: Path, policy: PolicyFile) -> None:
     """Two cycles with a bind that failed between them, and a plugin's worth of other things."""
-    tape = Tape(directory)
+    tape = Recording(directory)
     state = RecordedState(tape, scheduler_names=["volcano"], lone_schedulers=[], default_queue="default")
     state.upsert_namespace({"metadata": {"name": "default"}})
     state.upsert_queue({"metadata": {"name": "default"}, "spec": {"weight": 1}, "status": {"state": "Open"}})
@@ -133,7 +133,7 @@ def test_a_second_process_continues_in_a_new_file(tmp_path):
 
 
 def test_it_stops_at_its_limit(tmp_path, caplog):
-    tape = Tape(tmp_path / "tape", limit=10)
+    tape = Recording(tmp_path / "tape", limit=10)
     for _ in range(3):
         tape.frame("upsert_node", {str(number): number * 7 for number in range(100_000)})
     assert not tape.running
@@ -152,7 +152,7 @@ def test_what_an_extender_answered_is_part_of_a_recording(tmp_path, answer):
     path = tmp_path / "policy.yaml"
     arguments = "{extender.urlPrefix: 'http://nowhere', extender.predicateVerb: predicate, extender.onSessionOpenVerb: open}"
     path.write_text(f"actions: allocate\ntiers:\n- plugins:\n  - name: gang\n  - name: extender\n    arguments: {arguments}\n")
-    tape = Tape(tmp_path / "tape")
+    tape = Recording(tmp_path / "tape")
     state = RecordedState(tape, scheduler_names=["volcano"], shard_mode="none", lifts_gates=False)
     state.ask_extender = RecordedExtender(tape, ask)
     policy = PolicyFile(str(path), fall_back=False)
@@ -168,7 +168,7 @@ def test_what_an_extender_answered_is_part_of_a_recording(tmp_path, answer):
 
 
 def test_shards_and_device_objects_are_part_of_a_recording(tmp_path):
-    tape = Tape(tmp_path / "tape")
+    tape = Recording(tmp_path / "tape")
     state = RecordedState(tape, scheduler_names=["volcano"], shard_mode="hard", shard_name="mine")
     policy = policy_file(tmp_path / "policy.yaml")
     state.upsert_queue({"metadata": {"name": "default"}, "spec": {"weight": 1}, "status": {"state": "Open"}})

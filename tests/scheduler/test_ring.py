@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from hekla.api import core, scheduling
-from hekla.engine.state import State
-from hekla.scheduler.feed import sources
-from hekla.scheduler.ring import Ring
+from hekla.api import scheduling
+from hekla.api.kubernetes import core
+from hekla.engine.model.state import State
+from hekla.scheduler.hash_ring import Ring
+from hekla.scheduler.informers import sources
 
 NAMES = [f"scheduler-{number}" for number in range(3)]
 ENVIRONMENT = {"MULTI_SCHEDULER_ENABLE": "true", "SCHEDULER_POD_NAME": "scheduler-1", "SCHEDULER_NUM": "3"}

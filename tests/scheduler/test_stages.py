@@ -6,9 +6,9 @@ import threading
 import time
 
 from hekla.engine.cycle import cycle
-from hekla.engine.plugin import Plugin
+from hekla.engine.framework.plugin import Plugin
 from hekla.engine.world import World, policy
-from hekla.scheduler.feed import NodeSelector
+from hekla.scheduler.informers import NodeSelector
 from hekla.scheduler.stages import Stages, Watchdog
 
 released = threading.Event()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hekla.engine.state import State
+from hekla.engine.model.state import State
 from hekla.scheduler.volumes import VolumeBinder, VolumeError
 
 NODE = "volume.kubernetes.io/selected-node"

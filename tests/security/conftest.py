@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from hekla.local.cluster import Cluster
-from hekla.local.supervisor import running
+from hekla.local.cluster.cluster import Cluster
+from hekla.local.cluster.supervisor import running
 from tests.cluster.api import Api, Tree, eventually
 from tests.cluster.conftest import Kubectl, Namespace, _make_namespace, _remove, cluster_of_our_own, find_kubectl, find_real_node
 from tests.cluster.objects import shell
@@ -94,7 +94,7 @@ def _is_ours(process: psutil.Process) -> bool:
         words = process.cmdline()
     except psutil.Error:
         return False
-    return any(word == "hekla" or "hekla/local/agent" in word or word.startswith("hekla.") for word in words)
+    return any(word == "hekla" or "hekla/local/kubelet" in word or word.startswith("hekla.") for word in words)
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hekla.local.apiserver.tokens import ISSUER, Tokens
+from hekla.local.apiserver.auth.tokens import ISSUER, Tokens
 from tests.apiserver_process import ApiServerProcess
 from tests.cluster.api import Api, Tree, eventually
 from tests.cluster.conftest import Namespace

@@ -12,7 +12,8 @@
 {{- define "hekla.image" -}}
 {{- $basic := .root.Values.basic -}}
 {{- $tag := get $basic (printf "%s_image_tag_version" .prefix) | default $basic.image_tag_version | default .root.Chart.AppVersion -}}
-{{- with $basic.image_registry }}{{ . }}/{{ end }}{{ get $basic (printf "%s_image_name" .prefix) }}:{{ $tag }}
+{{- $digest := get $basic (printf "%s_image_digest" .prefix) | default $basic.image_digest -}}
+{{- with $basic.image_registry }}{{ . }}/{{ end }}{{ get $basic (printf "%s_image_name" .prefix) }}{{ if $digest }}@{{ $digest }}{{ else }}:{{ $tag }}{{ end }}
 {{- end }}
 
 {{- define "hekla.labels" -}}
@@ -138,14 +139,56 @@ spec:
         resources:
           {{- . | nindent 10 }}
         {{- end }}
-        {{- with .mounts }}
         volumeMounts:
+        - {name: temporary, mountPath: /tmp} # the one place that is written to
+        {{- with .mounts }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
-      {{- with .volumes }}
       volumes:
+      - {name: temporary, emptyDir: {medium: Memory, sizeLimit: 16Mi}}
+      {{- with .volumes }}
       {{- toYaml . | nindent 6 }}
       {{- end }}
+{{- if $custom.network_policies_enable }}
+---
+{{ include "hekla.networkpolicy" . }}
+{{- end }}
+{{- end }}
+
+{{/* Only the ports that are served are reached.  Where the API server and the kubelets ask from is no pod's address, so that webhooks and
+     health are open to all; metrics may be for some. */}}
+{{- define "hekla.networkpolicy" -}}
+{{- $custom := .root.Values.custom -}}
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata:
+  name: {{ .root.Release.Name }}-{{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "hekla.labels" . | nindent 4 }}
+spec:
+  podSelector:
+    matchLabels:
+      app: {{ .app }}
+  policyTypes: [Ingress{{ if $custom.network_policy_egress }}, Egress{{ end }}]
+  ingress:
+  - ports:
+    - {port: 11251, protocol: TCP}
+    {{- range .ports }}
+    - {port: {{ .containerPort }}, protocol: TCP}
+    {{- end }}
+  {{- if hasKey . "metrics" }}
+  - ports:
+    - {port: {{ .metrics }}, protocol: TCP}
+    {{- with $custom.network_policy_metrics_from }}
+    from:
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- end }}
+  {{- with $custom.network_policy_egress }}
+  egress:
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end }}
 
 {{/* The Service that metrics are read from. */}}
@@ -218,6 +261,26 @@ metadata:
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {{ $name }}}
 subjects:
 - {kind: ServiceAccount, name: {{ $name }}, namespace: {{ .root.Release.Namespace }}}
+{{- $rules := .for_secrets }}
+{{- range .secret_namespaces }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: {{ $name }}-secrets
+  namespace: {{ . }}
+rules:
+{{ toYaml $rules }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: {{ $name }}-secrets
+  namespace: {{ . }}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: {{ $name }}-secrets}
+subjects:
+- {kind: ServiceAccount, name: {{ $name }}, namespace: {{ $.root.Release.Namespace }}}
+{{- end }}
 {{- with .at_home }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1

@@ -7,7 +7,7 @@ from base64 import b64decode
 from collections.abc import Callable, Sequence
 from datetime import date
 
-from hekla.api import syntax
+from hekla.api.text import syntax
 from hekla.cel.errors import Failed
 from hekla.cel.functions import function, method
 from hekla.cel.library.urls import Url

@@ -19,11 +19,12 @@ from hekla.cli.arguments import Parser
 from hekla.cli.demo import stories
 from hekla.cli.down import stop
 from hekla.cli.up import bring_up
-from hekla.kube import config
 from hekla.kube.client import Client
+from hekla.kube.connection import config
 from hekla.kube.errors import ApiError
 from hekla.kube.http.client import TransportError
-from hekla.local.cluster import Cluster, ClusterError
+from hekla.local.cluster.cluster import Cluster
+from hekla.local.machine.files import ClusterError
 
 NODES, NODE_CPU = 6, "4"
 
@@ -91,7 +92,7 @@ def main(argv: list[str]) -> int:
 
 def explain_isolation(console: Console, wanted: str) -> None:
     """What the pods of this demo go without on this machine."""
-    from hekla.local.agent import isolation
+    from hekla.local.kubelet.runtime import isolation
 
     if wanted == "none":
         console.print("\nPods run without namespaces, as told by --isolation=none.", highlight=False)

@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeVar
 
-from hekla.api import batch, core, meta, scheduling
+from hekla.api import batch, meta, scheduling
+from hekla.api.kubernetes import core
 from hekla.cli.demo import manifests
 from hekla.kube.client import Client
 from hekla.kube.errors import NotFound

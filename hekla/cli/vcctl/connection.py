@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import sys
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hekla.api.kinds import Kind
 from hekla.cli.vcctl.command import CommandError, Invocation
 from hekla.cli.vcctl.parsing import near_names
 from hekla.kube.client import Client
-from hekla.kube.config import DEFAULT_SERVER, ConfigError, Connection, load
+from hekla.kube.connection.config import DEFAULT_SERVER, ConfigError, Connection, NoConfiguration, load
 from hekla.kube.errors import ApiError, NotFound
 from hekla.kube.http.client import TransportError
+
+if TYPE_CHECKING:
+    from hekla.local.cluster.cluster import Cluster
 
 Tree = dict[str, Any]
 Api = Client
@@ -28,12 +33,37 @@ def connected(invocation: Invocation, action: Action) -> int:
     """Run the action with a client; what goes wrong becomes a CommandError."""
     logging.basicConfig(level=logging.ERROR)
     try:
-        connection = load(invocation.text("kubeconfig") or None, master=invocation.text("master"), default_server=DEFAULT_SERVER)
-        return asyncio.run(_run(connection, invocation, action))
+        return asyncio.run(_run(configured(invocation.text("kubeconfig"), invocation.text("master")), invocation, action))
     except (ConfigError, TransportError) as error:
         raise CommandError(str(error)) from error
     except ApiError as error:
         raise CommandError(error.message) from error
+
+
+def configured(kubeconfig: str, master: str) -> Connection:
+    """What the flags and the environment name; where they name nothing, the cluster of `hekla up` that runs, if it is the only one."""
+    if not kubeconfig and not master and not os.environ.get("KUBECONFIG"):
+        try:
+            return load()
+        except NoConfiguration:
+            if (cluster := the_running_cluster()) is not None:
+                return load(str(cluster.kubeconfig))
+    return load(kubeconfig or None, master=master, default_server=DEFAULT_SERVER)
+
+
+def the_running_cluster() -> Cluster | None:
+    """The only cluster of this user that runs, said on stderr; None where there is none.  Raises CommandError where there are several."""
+    from hekla.local.cluster.cluster import clusters
+    from hekla.local.cluster.supervisor import running
+
+    found = [cluster for cluster in clusters() if running(cluster) is not None]
+    if len(found) > 1:
+        named = "".join(f"\n  export KUBECONFIG={cluster.kubeconfig}" for cluster in found)
+        raise CommandError("no KUBECONFIG is set, and several clusters run here; choose one:" + named)
+    for cluster in found:
+        print(f'No KUBECONFIG is set: this is the cluster "{cluster.name}" of `hekla up`.', file=sys.stderr)
+        print(f"  export KUBECONFIG={cluster.kubeconfig}", file=sys.stderr)
+    return found[0] if found else None
 
 
 async def _run(connection: Connection, invocation: Invocation, action: Action) -> int:

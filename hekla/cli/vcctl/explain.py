@@ -10,17 +10,19 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 
-from hekla.api import batch, core, scheduling
-from hekla.api.names import EXPLANATION, WAITING
+from hekla.api import batch, scheduling
+from hekla.api.kubernetes import core
+from hekla.api.names import EXPLANATION, IGNORED, WAITING
 from hekla.cli.vcctl.command import Invocation
 from hekla.cli.vcctl.connection import Api, Tree, find, name_of
 from hekla.cli.vcctl.jobtable import phase
 from hekla.cli.vcctl.jobview import EVENT, event_table
 from hekla.cli.vcctl.output import document, printed
 from hekla.cli.vcctl.pods import JOB_LABEL, cells
-from hekla.kube.errors import NotFound
+from hekla.kube.errors import ApiError, NotFound
 
 JOB = batch.JOB.untyped
+NODE = core.NODE.untyped
 POD = core.POD.untyped
 POD_GROUP = scheduling.POD_GROUP.untyped
 QUEUE = scheduling.QUEUE.untyped
@@ -46,8 +48,10 @@ async def explain(api: Api, invocation: Invocation) -> None:
     group = await group_of(api, job)
     queue = await _maybe(api, QUEUE, (job.get("spec") or {}).get("queue") or "", None)
     pods = (await api.list(POD, namespace, labels=f"{JOB_LABEL}={name}")).items
+    unfit = await nodes_not_ready(api, pods, waits=bool(_waiting(group)) and not _has_started(group))
     if form in ("json", "yaml"):
-        print(document(explanation(job, queue, group, pods), form), end="")
+        shown = explanation(job, queue, group, pods)
+        print(document({**shown, "nodesNotReady": unfit} if unfit else shown, form), end="")
         return
     events = await _related_events(api, job, group, pods)
     for line in (
@@ -55,9 +59,10 @@ async def explain(api: Api, invocation: Invocation) -> None:
         *_queue_lines(job, queue),
         *_group_lines(job, group),
         *_pod_lines(pods, known=bool(_waiting(group)) or _has_started(group)),
+        *_node_lines(unfit, pods),
     ):
         print(line)
-    known = RESTATED if _waiting(group) or _has_started(group) else frozenset()
+    known = {IGNORED} | (RESTATED if _waiting(group) or _has_started(group) else frozenset())
     warnings = [event for event in events if event.get("type") == "Warning" and event.get("reason") not in known]
     for line in list(dict.fromkeys(map(_said, reversed(warnings))))[:FEW][::-1]:
         print(line)
@@ -162,8 +167,8 @@ def _queue_lines(job: Tree, queue: Tree | None) -> Iterator[str]:
     state = ((queue or {}).get("status") or {}).get("state") or ""
     if queue is None:
         yield f"  Its queue {name} does not exist."
-    elif state != "Open":
-        yield f"  Its queue {name} is {state or 'not open yet'}."
+    elif state not in ("", "Open"):
+        yield f"  Its queue {name} is {state}."
 
 
 def _group_lines(job: Tree, group: Tree | None) -> Iterator[str]:
@@ -179,6 +184,47 @@ def _group_lines(job: Tree, group: Tree | None) -> Iterator[str]:
         restated = condition.get("type") in RESTATED and (waiting or _has_started(group))
         if condition.get("message") and condition is not waiting and not restated:
             yield f"  {condition.get('type')}: {condition.get('reason')}: {condition['message']}"
+
+
+async def nodes_not_ready(api: Api, pods: list[Tree], *, waits: bool) -> dict[str, str]:
+    """By name, why a node is not ready: those that hold a pod of the job, and all that there are where the job waits for one."""
+    holding = {_node_of(pod) for pod in pods} - {""}
+    if not holding and not waits:
+        return {}
+    try:
+        nodes = {node["metadata"]["name"]: node for node in (await api.list(NODE)).items}
+    except ApiError:  # who may see jobs need not see nodes
+        return {}
+    looked_at = holding | nodes.keys() if waits else holding
+    return {name: why for name in sorted(looked_at) if (why := _not_ready(nodes.get(name)))}
+
+
+def _node_of(pod: Tree) -> str:
+    """The node that a pod holds a place on; empty for one that has none, or is over."""
+    over = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+    return "" if over else str((pod.get("spec") or {}).get("nodeName") or "")
+
+
+def _not_ready(node: Tree | None) -> str:
+    """Why a node is not ready; empty for one that is."""
+    if node is None:
+        return "it is gone from the cluster"
+    conditions = (node.get("status") or {}).get("conditions") or []
+    ready: Tree = next((one for one in conditions if one.get("type") == "Ready"), {})
+    if ready.get("status") == "True":
+        return ""
+    said = (ready.get("message") or ready.get("reason") or "it has not said so yet").rstrip(".")
+    since = ready.get("lastTransitionTime")
+    return f"{said}{f', since {since}' if since else ''}"
+
+
+def _node_lines(unfit: dict[str, str], pods: list[Tree]) -> Iterator[str]:
+    for name, why in list(unfit.items())[:FEW]:
+        here = [pod["metadata"]["name"] for pod in pods if _node_of(pod) == name]
+        held = f", which holds {', '.join(here[:FEW])}{' and others' if len(here) > FEW else ''}," if here else ""
+        yield f"  Node {name}{held} is not ready: {why}."
+    if len(unfit) > FEW:
+        yield f"  {len(unfit) - FEW} further nodes are not ready."
 
 
 def _pod_lines(pods: list[Tree], *, known: bool) -> Iterator[str]:

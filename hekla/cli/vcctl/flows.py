@@ -46,6 +46,8 @@ def _documents(file: str, sort: Sort) -> Iterator[Tree]:
     """The objects of a file: it is cut at every `---`, wherever one stands."""
     import yaml
 
+    from hekla.api.text import yamltext
+
     try:
         with open(file, encoding="utf-8") as stream:
             content = stream.read()
@@ -55,7 +57,7 @@ def _documents(file: str, sort: Sort) -> Iterator[Tree]:
         if not piece.strip():
             continue
         try:
-            tree = yaml.safe_load(piece)
+            tree = yamltext.load(piece)
         except yaml.YAMLError as error:
             raise CommandError(str(error)) from error
         if not isinstance(tree, dict):

@@ -30,7 +30,7 @@ async def run(api: Api, invocation: Invocation) -> None:
 
 def resource_list(text: str) -> dict[str, str]:
     """`name=quantity,...` as a mapping; an empty text is no list at all.  Reference: cli 1.6."""
-    from hekla.api import quantity
+    from hekla.api.text import quantity
 
     amounts: dict[str, str] = {}
     for part in text.split(",") if text else []:
@@ -55,8 +55,10 @@ def job_from_file(file: str) -> Tree:
         raise CommandError(f"failed to read file, err: {file_error('open', file, error)}") from error
     import yaml
 
+    from hekla.api.text import yamltext
+
     try:
-        job = yaml.safe_load(content)
+        job = yamltext.load(content)
     except yaml.YAMLError as error:
         raise CommandError(f"failed to unmarshal file, err:  {error}") from error
     if not isinstance(job, dict):

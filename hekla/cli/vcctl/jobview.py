@@ -11,8 +11,9 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from hekla.api import core, names
-from hekla.api.quantity import Quantity
+from hekla.api import names
+from hekla.api.kubernetes import core
+from hekla.api.text.quantity import Quantity
 from hekla.cli.vcctl.ages import age, full
 from hekla.cli.vcctl.connection import Api, Tree
 from hekla.kube.errors import ApiError

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from hekla.api import batch, core
+from hekla.api import batch
+from hekla.api.kubernetes import core
 from hekla.cli.vcctl.command import CommandError, Invocation
 from hekla.cli.vcctl.connection import Api, Tree, find, name_of
 from hekla.cli.vcctl.pods import JOB_LABEL

@@ -15,6 +15,8 @@ HELP = Flag("help", "h", "bool", False, "")
 TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 BITS = {"int": 63, "int32": 31}
+LONGEST_NUMBER = 100
+"""Digits that are looked at: no flag takes as many, and Python refuses to read thousands of them."""
 
 
 class UsageError(Exception):
@@ -169,7 +171,7 @@ def _value(flag: Flag, text: str, path: tuple[Command, ...]) -> Value:
         digits = text[1:] if text[:1] in ("+", "-") else text
         if not (digits.isascii() and digits.isdigit()):
             reason = f'strconv.ParseInt: parsing "{text}": invalid syntax'
-        elif not -(2 ** BITS[flag.type]) <= int(text) < 2 ** BITS[flag.type]:
+        elif len(digits) > LONGEST_NUMBER or not -(2 ** BITS[flag.type]) <= int(text) < 2 ** BITS[flag.type]:
             reason = f'strconv.ParseInt: parsing "{text}": value out of range'
         else:
             return int(text)

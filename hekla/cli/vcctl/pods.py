@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from hekla.api import core
+from hekla.api.kubernetes import core
 from hekla.cli.vcctl.ages import age
 from hekla.cli.vcctl.command import CommandError, Invocation
 from hekla.cli.vcctl.connection import Api, Tree

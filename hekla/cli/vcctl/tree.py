@@ -61,7 +61,7 @@ JOB = Command("job", "vcctl command line operation job", children=(
          text("image", "i", "busybox", "the container image of job"), namespace("job"), JOB_NAME, *_size(),
          text("scheduler", "S", "volcano", "the scheduler for this job"),
          text("filename", "f", "", "the yaml file of job"),
-         Flag("command", "c", "string", "", "the command of job", hidden=True)),
+         Flag("command", "c", "string", "", "the command of job")),
     leaf("list", "list job information", "jobs:list_jobs", text("queue", "q", "", "list job with specified queue name"),
          namespace("job"), text("scheduler", "S", "", "list job with specified scheduler name"), everywhere("jobs"),
          text("selector", "", "", "fuzzy matching jobName"), OUTPUT, WATCH),

@@ -10,18 +10,17 @@ from typing import Any
 import msgspec
 
 from hekla.api import batch, names
-from hekla.api.core import ObjectReference
+from hekla.api.kubernetes.core import ObjectReference
 from hekla.api.meta import key as key_of
+from hekla.api.text.times import instant, stamp
 from hekla.controllers.caches import CRON_INDEX, Caches, concerns
+from hekla.controllers.cronjob.history import surplus
+from hekla.controllers.cronjob.runs import Missed, job_name, most_recent, until_next
 from hekla.controllers.events import Events
-from hekla.controllers.instants import instant, stamp
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller
 from hekla.kube.errors import AlreadyExists, ApiError, NotFound
 from hekla.kube.schedule import Schedule, ScheduleError, parse, zone_named
-
-from .history import surplus
-from .runs import Missed, job_name, most_recent, until_next
 
 
 class _Books:

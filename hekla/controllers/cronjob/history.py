@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from hekla.api import batch
 from hekla.api.batch import JobPhase
-from hekla.controllers.instants import instant
+from hekla.api.text.times import instant
 
 
 def surplus(cron: batch.CronJob, jobs: Iterable[batch.Job]) -> list[batch.Job]:

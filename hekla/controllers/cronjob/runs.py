@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hekla.api import batch
-from hekla.controllers.instants import instant
+from hekla.api.text.times import instant
 from hekla.kube import runs
 from hekla.kube.runs import DELTA, Missed, Recent
 from hekla.kube.schedule import Schedule

@@ -8,16 +8,17 @@ from typing import Any
 import msgspec
 import yaml
 
-from hekla.api import core, topology
+from hekla.api import topology
 from hekla.api.kinds import read_as
+from hekla.api.kubernetes import core
 from hekla.api.meta import Struct
+from hekla.api.text import yamltext
+from hekla.controllers.hypernode.members import node_count
 from hekla.controllers.records import NodeMeta
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller
 from hekla.kube.errors import NotFound
-
-from .members import node_count
 
 KEY = "volcano-controller.conf"
 PAUSE = 0.05
@@ -49,7 +50,7 @@ def discovery_config(config_map: Mapping[str, Any] | None) -> list[dict[str, Any
     if text is None:
         raise ValueError(f"config key not found in ConfigMap: {KEY}")
     try:
-        tree = yaml.safe_load(text) or {}
+        tree = yamltext.load(text) or {}
     except yaml.YAMLError as error:
         raise ValueError(f"failed to parse config: {error}") from None
     sources = tree.get("networkTopologyDiscovery") if isinstance(tree, dict) else None

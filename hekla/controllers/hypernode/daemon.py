@@ -9,15 +9,14 @@ from __future__ import annotations
 import asyncio
 
 from hekla.api import topology
+from hekla.controllers.hypernode.controller import NODE, HyperNodeController
+from hekla.controllers.hypernode.discovery import DiscoveryController
 from hekla.kube import notify
 from hekla.kube.cache import Cache
 from hekla.kube.controller import Controller, run
 from hekla.kube.daemon import Daemon, DaemonError, connection_flags, health_flags, leader_flags, metrics_flags
 from hekla.kube.daemon import main as run_daemon
 from hekla.kube.flags import Options
-
-from .controller import NODE, HyperNodeController
-from .discovery import DiscoveryController
 
 FLAGS = (*connection_flags(50, 100), *health_flags(), *metrics_flags(":8081"), *leader_flags("vc-hypernode-controller-manager"))
 

@@ -13,15 +13,15 @@ from typing import Any
 
 import msgspec
 
-from hekla.api import core, names, topology
+from hekla.api import names, topology
+from hekla.api.kubernetes import core
+from hekla.controllers.hypernode import labels, ufm
+from hekla.controllers.hypernode.controller import NODE, PAUSE, Node, config_map_key, discovery_config
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller
 from hekla.kube.errors import AlreadyExists, NotFound
 from hekla.kube.flags import seconds
-
-from . import labels, ufm
-from .controller import NODE, PAUSE, Node, config_map_key, discovery_config
 
 __all__ = ["NODE", "DiscoveryController"]
 

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hekla.api import names, topology
-
-from .members import Nodes
+from hekla.controllers.hypernode.members import Nodes
 
 log = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from hekla.api import topology
-from hekla.api.patterns import found_in
 from hekla.api.selectors import of_object
+from hekla.api.text.patterns import found_in
 
 Nodes = Mapping[str, Mapping[str, str]]
 """The labels of each node, by its name."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from hekla.api import batch
+from hekla.controllers.job.plugins import Companion, PluginError, plugins_of
+from hekla.controllers.job.plugins.plugin import Tree
+from hekla.controllers.job.trouble import Wait
 from hekla.kube.client import Client
 from hekla.kube.errors import AlreadyExists, NotFound
-
-from .plugins import Companion, PluginError, plugins_of
-from .plugins.plugin import Tree
-from .trouble import Wait
 
 
 async def ensure(client: Client, job: batch.Job, companion: Companion, *, expect: bool) -> None:

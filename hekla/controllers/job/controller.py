@@ -17,33 +17,35 @@ from typing import Any
 
 import msgspec
 
-from hekla.api import batch, core, names, scheduling
+from hekla.api import batch, names, scheduling
+from hekla.api.kubernetes import core
 from hekla.api.meta import key as key_of
+from hekla.api.sizes import MOST_PODS
 from hekla.controllers.caches import JOB_INDEX, Caches
 from hekla.controllers.events import Events
+from hekla.controllers.job import companions, metrics, states
+from hekla.controllers.job.counts import PENDING
+from hekla.controllers.job.failures import Failures
+from hekla.controllers.job.plan import Beside, Plan, View, plan
+from hekla.controllers.job.plugins import Plugin, PluginError, plugins_of
+from hekla.controllers.job.pod_template import BodyTemplate
+from hekla.controllers.job.podgroup import complaint, difference, group_body, lets_pods_in, live_spec
+from hekla.controllers.job.podrequests import PodRequests
+from hekla.controllers.job.pods import mold_of
+from hekla.controllers.job.policies import COMMAND_ISSUED, POD_EVICTED, UNKNOWN, Trigger, decide, from_pod, listens
+from hekla.controllers.job.status import dated, first_phase
+from hekla.controllers.job.trouble import TRANSIENT, Trouble, Wait
+from hekla.controllers.job.volumes import claim_body, claim_name, unnamed
+from hekla.controllers.job.window import replicas_of
 from hekla.controllers.records import Pod
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller, Expectations
 from hekla.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from hekla.kube.flags import duration_text
 from hekla.kube.http.client import TransportError
-from hekla.kube.lane import Lane
 from hekla.kube.objects import unread
+from hekla.kube.status_writer import StatusWriter
 from hekla.kube.workqueue import ROUNDING
-
-from . import companions, metrics, states
-from .counts import PENDING
-from .failures import Failures
-from .mold import Mold
-from .plan import Beside, Plan, View, plan
-from .plugins import Plugin, PluginError, plugins_of
-from .podgroup import complaint, difference, group_body, lets_pods_in, live_spec
-from .podrequests import PodRequests
-from .pods import mold_of
-from .policies import COMMAND_ISSUED, POD_EVICTED, UNKNOWN, Trigger, decide, from_pod, listens
-from .status import dated, first_phase
-from .trouble import TRANSIENT, Trouble, Wait
-from .volumes import claim_body, claim_name, unnamed
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +86,7 @@ class _Memory:
     """Set once the look is over for which the lane has let this job in."""
     layout: tuple[object, ...] = ()
     plugins: list[Plugin] = field(default_factory=list)
-    molds: dict[str, Mold] = field(default_factory=dict)
+    molds: dict[str, BodyTemplate] = field(default_factory=dict)
     group_spec: dict[str, Any] = field(default_factory=dict)
     group_seen: tuple[object, ...] = ()
     """The generation of the PodGroup that was compared with `group_spec` last, and the layout of that."""
@@ -105,11 +107,13 @@ class JobController(Controller):
         events: Events,
         *,
         most_retries: int = 15,
+        most_pods: int = MOST_PODS,
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(caches.jobs, caches.pods, caches.groups, caches.queues, caches.priorities)
         self.client = client
         self.most_retries = most_retries
+        self.most_pods = most_pods
         self._events = events
         self._caches = caches
         self._clock = clock
@@ -120,7 +124,7 @@ class JobController(Controller):
         self._pods = PodRequests(client, self.expectations, events, clock)
         self._failures = Failures(client, self._note_failure, self.queue.add)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._lane = Lane(self._launch)
+        self._lane = StatusWriter(self._launch)
         """Jobs whose status may wait, while the server is busy: few at a time, so that what pods wait for goes by."""
         self._lagging = self.queue.aside(self._status_is_due)
         self._turned_away: set[str] = set()
@@ -177,7 +181,7 @@ class JobController(Controller):
         elif ours and _waits_like_new(job, new) and not self._wants_a_look(key):
             return
         # Many pods of a job change together; one look a moment later sees them all.
-        self.queue.add_after(key, min(0.25, 0.02 + 0.0002 * sum(task.replicas for task in job.spec.tasks)))
+        self.queue.add_after(key, min(0.25, 0.02 + 0.0002 * replicas_of(job)))
 
     def _wants_a_look(self, key: str) -> bool:
         """Once the watch has shown what a look has written: whether there is to be another, because one came too early."""
@@ -272,7 +276,7 @@ class JobController(Controller):
             return WAITING
         memory.failures = 0
         self._answered(key, memory, made)
-        if job.status.state.phase in batch.FINISHED and again is None:
+        if job.status.state.phase in batch.FINISHED and again is None and not memory.counted_at:
             self._memory.pop(key, None)  # nothing will come of this job that has to be remembered
         waits = [seconds for seconds in (again, made.wake) if seconds is not None]
         return min(waits) if waits else None
@@ -309,7 +313,8 @@ class JobController(Controller):
             for pod in self._caches.pods.by(JOB_INDEX, key)
             if pod.owner_uid == job.metadata.uid and pod.job_version is not None
         }
-        return View(job, pods, self._group(job), self._clock(), [*self._orders.get(key, ()), *memory.triggers])
+        handed_in = [*self._orders.get(key, ()), *memory.triggers]
+        return View(job, pods, self._group(job), self._clock(), handed_in, self.most_pods)
 
     def _group(self, job: batch.Job) -> scheduling.PodGroup | None:
         """The job's PodGroup; one of the name that was used before Volcano 1.5 is taken over."""

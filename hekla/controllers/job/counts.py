@@ -18,6 +18,8 @@ class Counts:
     failed: int = 0
     unknown: int = 0
     terminating: int = 0
+    held: int = 0
+    """Pods that are made when there is room: part of no status."""
     tasks: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def add(self, task: str, phase: str) -> None:

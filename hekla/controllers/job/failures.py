@@ -1,7 +1,7 @@
 """Keeps a job's last failure in sight when its pods are gone: which pod, how it ended, and the last lines that it printed.
 
 It stands in an annotation of the Job, because an unknown field of the status is cut off by whoever installed Volcano's own
-definitions (decision 0175).  Only pods that failed cost anything here: the log is asked for beside the job's own work, by few
+definitions (decision 0070).  Only pods that failed cost anything here: the log is asked for beside the job's own work, by few
 requests at a time, and the deletion of a failed pod waits for it no longer than a second.
 """
 
@@ -16,14 +16,13 @@ from dataclasses import dataclass, field
 import msgspec
 
 from hekla.api import batch, names
-from hekla.controllers.instants import instant
+from hekla.api.text.times import instant
+from hekla.controllers.job.counts import FAILED
+from hekla.controllers.job.policies import failure, worst_end
 from hekla.controllers.records import POD, Pod
 from hekla.kube.client import Client
 from hekla.kube.errors import ApiError
 from hekla.kube.http.client import TransportError
-
-from .counts import FAILED
-from .policies import failure, worst_end
 
 log = logging.getLogger(__name__)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from prometheus_client import Histogram
 
 from hekla.api import batch
+from hekla.controllers.job import states
 from hekla.kube.metrics import Tally
-
-from . import states
 
 COMPLETED = Tally("volcano_job_completed_phase_count", "The number of times a job has completed", ["job_name", "queue_name"])
 FAILED = Tally("volcano_job_failed_phase_count", "The number of times a job has failed", ["job_name", "queue_name"])

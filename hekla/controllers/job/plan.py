@@ -15,18 +15,19 @@ from enum import Enum
 
 import msgspec
 
-from hekla.api import batch, names, scheduling
+from hekla.api import batch, scheduling
+from hekla.api.sizes import MOST_TOGETHER
+from hekla.controllers.job import states, status
+from hekla.controllers.job.counts import FAILED, PENDING, RUNNING, SUCCEEDED, Counts
+from hekla.controllers.job.dependencies import ready
+from hekla.controllers.job.plugins import UNMARKED
+from hekla.controllers.job.podgroup import complaint, lets_pods_in, of_earlier_run
+from hekla.controllers.job.policies import POD_EVICTED, POD_FAILED, Ruling, Trigger, decide, listens, triggers, unreadable
+from hekla.controllers.job.states import Situation, Transition, Verb
+from hekla.controllers.job.volumes import claim_name
+from hekla.controllers.job.window import missing, placed
 from hekla.controllers.records import Pod
 from hekla.kube.events import Severity
-
-from . import states, status
-from .counts import FAILED, PENDING, RUNNING, SUCCEEDED, Counts
-from .dependencies import ready
-from .plugins import UNMARKED
-from .podgroup import complaint, lets_pods_in, of_earlier_run
-from .policies import POD_EVICTED, POD_FAILED, Ruling, Trigger, decide, listens, triggers
-from .states import Deed, Situation, Verb
-from .volumes import claim_name
 
 _ENDED = (SUCCEEDED, FAILED)
 
@@ -41,6 +42,8 @@ class View:
     now: float
     handed_in: list[Trigger] = field(default_factory=list)
     """Commands and what the pods cannot say any more: evictions, a PodGroup that turned Unknown."""
+    most_pods: int = 0
+    """The largest minimum that is begun at all; 0: the cluster has no bound of its own."""
 
 
 class Beside(Enum):
@@ -167,7 +170,7 @@ def _overtaken(view: View, trigger: Trigger) -> bool:
 # -- the three kinds of work ------------------------------------------------------------------------------------------------
 
 
-def _kill(view: View, deed: Deed, choice: _Choice) -> Plan:
+def _kill(view: View, deed: Transition, choice: _Choice) -> Plan:
     """Stop the whole job: every pod goes, or with `soft` every pod that has not ended by itself."""
     job, old = view.job, view.job.status
     last_retry = old.retry_count >= job.spec.max_retry - 1
@@ -193,7 +196,7 @@ def _kill(view: View, deed: Deed, choice: _Choice) -> Plan:
     return Plan(fresh, delete=victims, beside=Beside.REMOVE)
 
 
-def _kill_target(view: View, deed: Deed, choice: _Choice) -> Plan:
+def _kill_target(view: View, deed: Transition, choice: _Choice) -> Plan:
     """Stop some pods; the rest, the PodGroup and the plugins' objects stay."""
     victims = [pod for pod in view.pods.values() if not pod.leaving and _aimed_at(choice, pod)]
     doomed = {pod.metadata.uid for pod in victims}
@@ -222,7 +225,7 @@ def _aimed_at(choice: _Choice, pod: Pod) -> bool:
     return False
 
 
-def _sync(view: View, deed: Deed) -> Plan:
+def _sync(view: View, deed: Transition) -> Plan:
     """Bring the pods to what the spec asks, as far as the PodGroup lets them in."""
     job = view.job
     made = Plan(job.status, beside=Beside.ENSURE)
@@ -232,33 +235,37 @@ def _sync(view: View, deed: Deed) -> Plan:
     warning = complaint(job, group)
     if warning:
         made.events.append(("Warning", "PodGroupPending", warning))
+    passed_over = unreadable(job)
+    if passed_over:
+        made.events.append(("Warning", "PolicyIgnored", passed_over))
     counts = Counts()
-    admitted = lets_pods_in(group)
-    wanted: set[str] = set()
+    places, beyond = placed(job, view.pods)
     for task in job.spec.tasks:
-        missing = []
-        for index in range(task.replicas):
-            name = names.pod_name(job.metadata.name, task.name, index)
-            wanted.add(name)
-            pod = view.pods.get(name)
-            if pod is None:
-                missing.append((task, index))
-            elif pod.leaving:
+        there = places.get(task.name, {})
+        for index in sorted(there):
+            pod = there[index]
+            if pod.leaving:
                 counts.terminating += 1
             elif _out_of_place(view, pod):
                 made.delete.append(pod)
                 counts.terminating += 1
             else:
                 counts.add(task.name, pod.status.phase)
-        if missing and admitted and ready(job, task, view.pods):
-            made.create += missing
-            for _ in missing:
-                counts.add(task.name, PENDING)
-    for name, pod in view.pods.items():
-        if name not in wanted:
-            counts.terminating += 1
-            if not pod.leaving:
-                made.delete.append(pod)
+    most = view.most_pods or MOST_TOGETHER
+    if job.spec.min_available > most:
+        made.events.append(("Warning", "FailedCreate", too_many(job.spec.min_available, most)))
+    elif lets_pods_in(group):
+        short = [task for task in job.spec.tasks if len(places.get(task.name, ())) < task.replicas]
+        tasks = {task.name: task for task in job.spec.tasks}
+        found = missing(job, [task for task in short if ready(tasks, task, places)], places)
+        made.create = found.create
+        for task, _ in found.create:
+            counts.add(task.name, PENDING)
+        counts.held = sum(found.held.values())
+    for pod in beyond:
+        counts.terminating += 1
+        if not pod.leaving:
+            made.delete.append(pod)
     fresh = status.counted(job.status, counts)
     fresh.min_available, fresh.controlled_resources, fresh.running_duration = job.spec.min_available, controlled(job), ""
     if not job.status.state.phase:
@@ -266,6 +273,10 @@ def _sync(view: View, deed: Deed) -> Plan:
     phase = deed.outcome(_situation(view, counts, fresh.retry_count))
     made.status = _entered(view, fresh, phase, _NO_CHOICE)
     return made
+
+
+def too_many(minimum: int, most: int) -> str:
+    return f"spec.minAvailable: {minimum} pods would have to run together, and at most {most} are begun (--max-job-pods); none are created"
 
 
 def controlled(job: batch.Job) -> dict[str, str]:

@@ -9,12 +9,11 @@ from typing import Any
 import msgspec
 
 from hekla.api import batch, names, scheduling
-from hekla.api.quantity import Quantity
-from hekla.controllers.instants import instant
+from hekla.api.text.quantity import Quantity
+from hekla.api.text.times import instant
+from hekla.controllers.job import states
+from hekla.controllers.job.plugins.plugin import owner_reference
 from hekla.controllers.usage import Usage, add, pod_usage
-
-from . import states
-from .plugins.plugin import owner_reference
 
 PriorityOf = Callable[[str], int]
 """The value of a PriorityClass, by name; 0 for one that does not exist."""
@@ -36,12 +35,14 @@ def of_earlier_run(job: batch.Job, group: scheduling.PodGroup) -> bool:
 def complaint(job: batch.Job, group: scheduling.PodGroup | None) -> str:
     """What the scheduler holds against the group: its newest true condition, unless that says that it is scheduled.
 
-    Why a group waits that has been let in is no complaint: it has just been, as a rule, and waits for its pods.
+    Why a group waits that has been let in is no complaint: it has just been, as a rule, and waits for its pods.  What the policy ignores
+    keeps no group waiting.
     """
     if group is None or not group.status.conditions:
         return ""
     let_in = lets_pods_in(group)
-    held = [one for one in group.status.conditions if one.status == "True" and not (let_in and one.type == names.WAITING)]
+    idle = {names.IGNORED, names.WAITING} if let_in else {names.IGNORED}
+    held = [one for one in group.status.conditions if one.status == "True" and one.type not in idle]
     if not held:
         return ""
     newest = max(held, key=lambda condition: instant(condition.last_transition_time))
@@ -68,8 +69,12 @@ def group_body(job: batch.Job, live: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+_OF_THE_JOB = frozenset({names.LAST_FAILURE, names.FILLED_MINIMUMS})
+"""Annotations that say something of the job and are not handed on."""
+
+
 def _own_annotations(job: batch.Job) -> dict[str, str]:
-    return {key: value for key, value in job.metadata.annotations.items() if key != names.LAST_FAILURE}
+    return {key: value for key, value in job.metadata.annotations.items() if key not in _OF_THE_JOB}
 
 
 def _fixed_spec(job: batch.Job) -> dict[str, Any]:
@@ -159,8 +164,7 @@ def min_resources(job: batch.Job, priority_of: PriorityOf) -> dict[str, str]:
     """The resources of the pods that have to run together, the most important tasks first."""
     tasks = by_priority(job.spec.tasks, priority_of) if len(job.spec.tasks) > 1 else job.spec.tasks
     minimum = job.spec.min_available
-    of_tasks = sum([task.replicas if task.min_available is None else task.min_available for task in tasks])
-    taken = greedily(tasks, minimum) if minimum < of_tasks else by_task_minimum(tasks, minimum)
+    taken = taken_by_minimum(tasks, minimum)
     pods = [(msgspec.json.encode(task.template.get("spec") or {}), count) for task, count in zip(tasks, taken, strict=True) if count]
     return _amounts(tuple(pods))
 
@@ -182,6 +186,12 @@ def by_priority(tasks: Sequence[batch.TaskSpec], priority_of: PriorityOf) -> lis
         return priority_of(name) if name else 0
 
     return sorted(tasks, key=priority, reverse=True)
+
+
+def taken_by_minimum(tasks: Sequence[batch.TaskSpec], minimum: int) -> list[int]:
+    """Pods of each task that a job's minimum is made of."""
+    of_tasks = sum([task.replicas if task.min_available is None else task.min_available for task in tasks])
+    return greedily(tasks, minimum) if minimum < of_tasks else by_task_minimum(tasks, minimum)
 
 
 def greedily(tasks: Sequence[batch.TaskSpec], minimum: int) -> list[int]:

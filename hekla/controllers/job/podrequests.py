@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from hekla.api import batch, names
+from hekla.api.text.times import instant
 from hekla.controllers.events import Events
-from hekla.controllers.instants import instant
-from hekla.controllers.records import POD, Pod
+from hekla.controllers.job import metrics
+from hekla.controllers.job.pod_template import BodyTemplate
+from hekla.controllers.job.trouble import TRANSIENT, Trouble, Wait
+from hekla.controllers.records import POD, Pod, PodMeta
 from hekla.kube.client import Client
 from hekla.kube.controller import Expectations
-from hekla.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
+from hekla.kube.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound
 from hekla.kube.http.client import TransportError
 
-from . import metrics
-from .mold import Mold
-from .trouble import TRANSIENT, Trouble, Wait
+log = logging.getLogger(__name__)
 
 IN_FLIGHT = 64
 """Requests for pods of one job at a time."""
@@ -31,7 +33,9 @@ class PodRequests:
         self._events = events
         self._clock = clock
 
-    async def create(self, key: str, job: batch.Job, molds: Mapping[str, Mold], wanted: Sequence[tuple[batch.TaskSpec, int]]) -> None:
+    async def create(
+        self, key: str, job: batch.Job, molds: Mapping[str, BodyTemplate], wanted: Sequence[tuple[batch.TaskSpec, int]]
+    ) -> None:
         """Create these pods, many at a time; after the first that is refused no more are tried."""
         if not wanted:
             return
@@ -74,19 +78,22 @@ class PodRequests:
             errors.append(Trouble(f"pod {name} exists already and belongs to something else"))
 
     async def delete(self, key: str, job: batch.Job, pods: list[Pod]) -> None:
-        """Mark each pod as the controller's own doing, so that its end is no event, then delete it."""
+        """Mark each pod as the controller's own doing, so that its end is no event, then delete it.
+
+        Both name the pod's uid: where this look is late (a leader that was held up), there may be
+        another pod by that name, and one that is marked goes.
+        """
         if not pods:
             return
         ahead = iter(pods)
         errors: list[Exception] = []
-        mark = [{"op": "add", "path": f"/metadata/annotations/{names.OUT_OF_SYNC.replace('/', '~1')}", "value": "true"}]
 
         async def worker() -> None:
             for pod in ahead:
                 meta = pod.metadata
                 try:
                     if meta.annotations.out_of_sync is None:
-                        await self._client.patch(POD, meta.name, mark, meta.namespace, type="json")
+                        await self._mark(meta)
                     with self._expectations.deleting(key, meta.uid):
                         await self._client.delete(POD, meta.name, meta.namespace, uid=meta.uid)
                 except (NotFound, Conflict):
@@ -96,6 +103,13 @@ class PodRequests:
 
         await _together(worker, len(pods))
         self._check(job, errors, "FailedDelete", "deleting", len(pods))
+
+    async def _mark(self, meta: PodMeta) -> None:
+        mark = {"metadata": {"uid": meta.uid, "annotations": {names.OUT_OF_SYNC: "true"}}}
+        try:
+            await self._client.patch(POD, meta.name, mark, meta.namespace)
+        except Invalid as error:  # mostly another uid, which the deletion will say, too
+            log.info("%s/%s is not marked: %s", meta.namespace, meta.name, error)
 
     def _check(self, job: batch.Job, errors: list[Exception], reason: str, doing: str, total: int) -> None:
         if not errors:

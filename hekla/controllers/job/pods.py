@@ -1,6 +1,6 @@
 """Builds the pods of a job (reference: controllers 2.11).
 
-Everything that the pods of one task have in common is put together once, as a `Mold`; a pod is then its index.
+Everything that the pods of one task have in common is put together once, as a `BodyTemplate`; a pod is then its index.
 """
 
 from __future__ import annotations
@@ -11,17 +11,16 @@ from typing import Any
 import msgspec
 
 from hekla.api import batch, names
-
-from .mold import Mold, Slot
-from .plugins import Plugin
-from .plugins.plugin import owner_reference
-from .volumes import mount_volumes
+from hekla.controllers.job.plugins import Plugin
+from hekla.controllers.job.plugins.plugin import owner_reference
+from hekla.controllers.job.pod_template import BodyTemplate, Slot
+from hekla.controllers.job.volumes import mount_volumes
 
 _FROM_JOB_ANNOTATIONS = (names.PREEMPTABLE, names.COOLDOWN_TIME, names.REVOCABLE_ZONE)
 _FROM_JOB_LABELS = (names.PREEMPTABLE, names.COOLDOWN_TIME)
 
 
-def mold_of(job: batch.Job, task: batch.TaskSpec, plugins: list[Plugin], *, forwarded: bool = False) -> Mold:
+def mold_of(job: batch.Job, task: batch.TaskSpec, plugins: list[Plugin], *, forwarded: bool = False) -> BodyTemplate:
     """The mold of a task's pods.  Raises PluginError when a plugin cannot serve the job."""
     slot = Slot(job.metadata.uid or hashlib.sha1(job.metadata.name.encode()).hexdigest())
     template = task.template
@@ -31,7 +30,7 @@ def mold_of(job: batch.Job, task: batch.TaskSpec, plugins: list[Plugin], *, forw
     mount_volumes(job, pod)
     for plugin in plugins:
         plugin.complete(job, task, pod, slot)
-    return Mold(pod, slot)
+    return BodyTemplate(pod, slot)
 
 
 def _pod(job: batch.Job, task: batch.TaskSpec, template: dict[str, Any], slot: Slot, forwarded: bool) -> dict[str, Any]:

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 
 from hekla.api import batch
 from hekla.api.bus import Event
-from hekla.controllers.instants import instant
+from hekla.api.text.times import instant
+from hekla.controllers.job.counts import FAILED, PENDING, RUNNING, SUCCEEDED
+from hekla.controllers.job.states import SYNC_JOB
 from hekla.controllers.records import Pod, Terminated
 from hekla.kube.flags import seconds
-
-from .counts import FAILED, PENDING, RUNNING, SUCCEEDED
-from .states import SYNC_JOB
 
 POD_FAILED = Event.POD_FAILED
 POD_EVICTED = Event.POD_EVICTED
@@ -69,9 +68,25 @@ def decide(job: batch.Job, trigger: Trigger) -> Ruling:
         return Ruling()
     task = next((task for task in job.spec.tasks if task.name == trigger.task), None) if trigger.task else None
     for policy in (*(task.policies if task else ()), *job.spec.policies):
-        if _matches(policy, trigger):
-            return Ruling(policy.action, seconds(policy.timeout) if policy.timeout else 0.0)
+        if _matches(policy, trigger) and (delay := delay_of(policy)) is not None:
+            return Ruling(policy.action, delay)
     return Ruling()
+
+
+def delay_of(policy: batch.LifecyclePolicy) -> float | None:
+    """Seconds that a policy waits; None where it says something that is no duration, which admission refuses."""
+    try:
+        return seconds(policy.timeout) if policy.timeout else 0.0
+    except ValueError:
+        return None
+
+
+def unreadable(job: batch.Job) -> str:
+    """What is said of the first policy that cannot be read, and is passed over; empty where all can."""
+    for policy in (*job.spec.policies, *(policy for task in job.spec.tasks for policy in task.policies)):
+        if delay_of(policy) is None:
+            return f"a policy's timeout {policy.timeout!r} is no duration such as 90s or 5m: the policy ({policy.action}) is passed over"
+    return ""
 
 
 def _matches(policy: batch.LifecyclePolicy, trigger: Trigger) -> bool:

@@ -1,11 +1,11 @@
 """The job state machine as data: what an action does in a phase.  Reference: controllers 2.8.
 
-`TABLE[phase][action]` is a `Deed`: whether the pods are brought to what the spec asks (`SYNC`), all stopped (`KILL`) or
+`TABLE[phase][action]` is a `Transition`: whether the pods are brought to what the spec asks (`SYNC`), all stopped (`KILL`) or
 some stopped (`KILL_TARGET`), and which phase follows.  The row `ANY_OTHER` serves the actions that a phase does not name.
 Nothing here touches a cluster, so the table is tested row by row.
 
 Two rows differ from Volcano on purpose: an Abort, Terminate or Complete that arrives while a job is Restarting is obeyed
-rather than turned into one more restart, because a suspend that is consumed and forgotten helps nobody (decision 0071).
+rather than turned into one more restart, because a suspend that is consumed and forgotten helps nobody (decision 0070).
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from enum import Enum
 from hekla.api import batch
 from hekla.api.batch import JobPhase
 from hekla.api.bus import Action
-
-from .counts import Counts
+from hekla.controllers.job.counts import Counts
 
 PENDING = JobPhase.PENDING
 RUNNING = JobPhase.RUNNING
@@ -76,7 +75,7 @@ Outcome = Callable[[Situation], str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class Transition:
     """One cell of the table.  `soft` keeps pods that Succeeded or Failed; `retry` counts one restart."""
 
     verb: Verb
@@ -120,7 +119,7 @@ def progressed(now: Situation) -> str | None:
         return COMPLETED
     if counts.succeeded + counts.failed == replicas:
         return _ended(spec, counts, min_available)
-    if counts.pending > replicas - min_available:
+    if counts.pending + counts.held > replicas - min_available:
         return PENDING
     return None
 
@@ -142,46 +141,46 @@ def stopped(phase: str) -> Outcome:
     return lambda now: phase if now.counts.alive == 0 else None
 
 
-def _kill(phase: str) -> Deed:
-    return Deed(Verb.KILL, to(phase), soft=True)
+def _kill(phase: str) -> Transition:
+    return Transition(Verb.KILL, to(phase), soft=True)
 
 
-_RESUME = Deed(Verb.KILL, to(RESTARTING), soft=True, retry=True)
-_AT_WORK: dict[str, Deed] = {
-    RESTART_JOB: Deed(Verb.KILL, to(RESTARTING), retry=True),
-    RESTART_TASK: Deed(Verb.KILL_TARGET, to(RESTARTING), retry=True),
-    RESTART_POD: Deed(Verb.KILL_TARGET, to(RESTARTING), retry=True),
-    RESTART_PARTITION: Deed(Verb.KILL_TARGET, to(RESTARTING), retry=True),
+_RESUME = Transition(Verb.KILL, to(RESTARTING), soft=True, retry=True)
+_AT_WORK: dict[str, Transition] = {
+    RESTART_JOB: Transition(Verb.KILL, to(RESTARTING), retry=True),
+    RESTART_TASK: Transition(Verb.KILL_TARGET, to(RESTARTING), retry=True),
+    RESTART_POD: Transition(Verb.KILL_TARGET, to(RESTARTING), retry=True),
+    RESTART_PARTITION: Transition(Verb.KILL_TARGET, to(RESTARTING), retry=True),
     ABORT_JOB: _kill(ABORTING),
     COMPLETE_JOB: _kill(COMPLETING),
     TERMINATE_JOB: _kill(TERMINATING),
 }
-_FINISHED: dict[str, Deed] = {ANY_OTHER: Deed(Verb.KILL, stay, soft=True)}
+_FINISHED: dict[str, Transition] = {ANY_OTHER: Transition(Verb.KILL, stay, soft=True)}
 
-TABLE: dict[str, dict[str, Deed]] = {
-    PENDING: {**_AT_WORK, ANY_OTHER: Deed(Verb.SYNC, started)},
-    RUNNING: {**_AT_WORK, ANY_OTHER: Deed(Verb.SYNC, progressed)},
+TABLE: dict[str, dict[str, Transition]] = {
+    PENDING: {**_AT_WORK, ANY_OTHER: Transition(Verb.SYNC, started)},
+    RUNNING: {**_AT_WORK, ANY_OTHER: Transition(Verb.SYNC, progressed)},
     RESTARTING: {
-        SYNC_JOB: Deed(Verb.SYNC, restarted),
-        RESTART_TASK: Deed(Verb.KILL_TARGET, restarted),
-        RESTART_POD: Deed(Verb.KILL_TARGET, restarted),
-        RESTART_PARTITION: Deed(Verb.KILL_TARGET, restarted),
+        SYNC_JOB: Transition(Verb.SYNC, restarted),
+        RESTART_TASK: Transition(Verb.KILL_TARGET, restarted),
+        RESTART_POD: Transition(Verb.KILL_TARGET, restarted),
+        RESTART_PARTITION: Transition(Verb.KILL_TARGET, restarted),
         ABORT_JOB: _kill(ABORTING),
         COMPLETE_JOB: _kill(COMPLETING),
         TERMINATE_JOB: _kill(TERMINATING),
-        ANY_OTHER: Deed(Verb.KILL, restarted),
+        ANY_OTHER: Transition(Verb.KILL, restarted),
     },
-    ABORTING: {RESUME_JOB: _RESUME, ANY_OTHER: Deed(Verb.KILL, stopped(ABORTED), soft=True)},
-    ABORTED: {RESUME_JOB: _RESUME, ANY_OTHER: Deed(Verb.KILL, stay, soft=True)},
-    COMPLETING: {ANY_OTHER: Deed(Verb.KILL, stopped(COMPLETED), soft=True)},
-    TERMINATING: {ANY_OTHER: Deed(Verb.KILL, stopped(TERMINATED), soft=True)},
+    ABORTING: {RESUME_JOB: _RESUME, ANY_OTHER: Transition(Verb.KILL, stopped(ABORTED), soft=True)},
+    ABORTED: {RESUME_JOB: _RESUME, ANY_OTHER: Transition(Verb.KILL, stay, soft=True)},
+    COMPLETING: {ANY_OTHER: Transition(Verb.KILL, stopped(COMPLETED), soft=True)},
+    TERMINATING: {ANY_OTHER: Transition(Verb.KILL, stopped(TERMINATED), soft=True)},
     COMPLETED: _FINISHED,
     FAILED: _FINISHED,
     TERMINATED: _FINISHED,
 }
 
 
-def deed(phase: str, action: str) -> Deed:
+def deed(phase: str, action: str) -> Transition:
     """The cell for an action in a phase; an empty or unknown phase is Pending."""
     row = TABLE.get(phase, TABLE[PENDING])
     return row.get(action) or row[ANY_OTHER]

@@ -1,6 +1,6 @@
 """Keeps the books of a job: pod counts, phase history and how long it ran (reference: controllers 2.16).
 
-Where Volcano's books disagree with the pods, these follow the pods (decision 0072): pods that a kill leaves alone stay
+Where Volcano's books disagree with the pods, these follow the pods (decision 0070): pods that a kill leaves alone stay
 counted, and the transition time moves when the phase does.
 """
 
@@ -9,10 +9,9 @@ from __future__ import annotations
 import msgspec
 
 from hekla.api import batch
-from hekla.controllers.instants import instant, stamp
+from hekla.api.text.times import instant, stamp
+from hekla.controllers.job.counts import Counts
 from hekla.kube.flags import duration_text
-
-from .counts import Counts
 
 
 def counted(status: batch.JobStatus, counts: Counts) -> batch.JobStatus:

@@ -9,8 +9,7 @@ import hashlib
 from typing import Any
 
 from hekla.api import batch
-
-from .plugins.plugin import add_mount, add_volume, main_containers, object_meta
+from hekla.controllers.job.plugins.plugin import add_mount, add_volume, main_containers, object_meta
 
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 

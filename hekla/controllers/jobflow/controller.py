@@ -13,20 +13,20 @@ from hekla.api.flow import JobFlowPhase
 from hekla.api.meta import key as key_of
 from hekla.controllers.caches import FLOW_INDEX, Caches, concerns
 from hekla.controllers.events import Events
+from hekla.controllers.jobflow.patch import filled, patched
+from hekla.controllers.jobflow.probes import PERIOD, answered, asked
+from hekla.controllers.jobflow.status import next_phase, status_of
+from hekla.controllers.jobflow.steps import Steps, attempt_of, may_start, steps_of
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller, Expectations
 from hekla.kube.errors import AlreadyExists, NotFound
 from hekla.kube.metrics import Tally
 
-from .patch import filled, patched
-from .probes import PERIOD, answered, asked
-from .status import next_phase, status_of
-from .steps import Steps, attempt_of, may_start, steps_of
-
 SUCCEEDED = Tally("volcano_jobflow_succeed_phase_count", "Flows that have succeeded", ["jobflow_namespace"])
 FAILED = Tally("volcano_jobflow_failed_phase_count", "Flows that have failed", ["jobflow_namespace"])
 _ENDS = {JobFlowPhase.SUCCEED: SUCCEEDED, JobFlowPhase.FAILED: FAILED}
 _STILL = frozenset({JobFlowPhase.FAILED, JobFlowPhase.TERMINATING})
+"""Phases in which no further job is made.  Those that are there go on, and the status with them."""
 
 
 class JobFlowController(Controller):
@@ -70,12 +70,12 @@ class JobFlowController(Controller):
         if phase == JobFlowPhase.SUCCEED and owner.spec.job_retain_policy == flow.JobRetainPolicy.DELETE:
             await self._delete(owner, list(jobs.values()))
             return None
-        if phase in _STILL:
-            return None
         steps = steps_of(owner, {step.name: jobs[name] for step in owner.spec.flows if (name := job_name(owner, step.name)) in jobs})
-        again = await self._deploy(key, owner, jobs, steps) if phase != JobFlowPhase.SUCCEED else None
+        ended = phase in _STILL or phase == JobFlowPhase.SUCCEED
+        again = await self._deploy(key, owner, jobs, steps) if not ended else None
         status = status_of(owner, list(jobs.values()), self._clock())
-        self._count_attempts(owner, status, jobs, steps)
+        if not ended:
+            self._count_attempts(owner, status, jobs, steps)
         forgiven = {job_name(owner, name) for name in steps.again | steps.forgiven}
         following = next_phase(phase, status, steps.needed, forgiven)
         status.state = flow.FlowState(phase=following)

@@ -10,7 +10,8 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hekla.api import batch, core, flow, names
+from hekla.api import batch, flow, names
+from hekla.api.kubernetes import core
 from hekla.kube.client import Client
 
 TIMEOUT = 2.0

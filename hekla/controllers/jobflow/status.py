@@ -9,10 +9,9 @@ import msgspec
 from hekla.api import batch, flow
 from hekla.api.batch import JobPhase
 from hekla.api.flow import JobFlowPhase
-from hekla.controllers.instants import instant, stamp
+from hekla.api.text.times import instant, stamp
+from hekla.controllers.jobflow.steps import attempt_of
 from hekla.kube.flags import seconds
-
-from .steps import attempt_of
 
 _LISTS = {
     JobPhase.PENDING: "pending_jobs",
@@ -74,11 +73,19 @@ def _entry(job: batch.Job, before: flow.FlowJobStatus | None, now: float) -> flo
         name=job.metadata.name,
         state=phase,
         start_timestamp=created,
-        end_timestamp=stamp(instant(created) + seconds(duration)) if duration else "",
+        end_timestamp=_end(created, duration),
         restart_count=job.status.retry_count,
         attempt=max(before.attempt if before else 0, attempt) if (attempt := attempt_of(job)) > 1 or (before and before.attempt) else 0,
         running_histories=_histories(before.running_histories if before else [], phase, now),
     )
+
+
+def _end(created: str, duration: str) -> str:
+    """When a job ended.  Its status may have been written by anybody, and one that cannot be read says nothing."""
+    try:
+        return stamp(instant(created) + seconds(duration)) if duration else ""
+    except (ValueError, OverflowError):
+        return ""
 
 
 def _histories(before: list[flow.RunningHistory], phase: str, now: float) -> list[flow.RunningHistory]:

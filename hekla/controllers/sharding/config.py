@@ -12,9 +12,9 @@ from typing import Any
 
 import yaml
 
+from hekla.api.text import yamltext
+from hekla.controllers.sharding.policies import Chain, NodeLimit, policy_named
 from hekla.kube.flags import seconds
-
-from .policies import Chain, NodeLimit, policy_named
 
 KEY = "sharding.yaml"
 DEFAULT_FLAGS = ("volcano:volcano:0.0:0.6:false:2:100", "agent-scheduler:agent:0.7:1.0:true:2:100")
@@ -61,7 +61,7 @@ class ShardingConfig:
 def read(text: str, period: float, node_events: bool) -> ShardingConfig:
     """A document; `period` and `node_events` are for one that does not speak of them.  Raises ValueError."""
     try:
-        tree = yaml.safe_load(text)
+        tree = yamltext.load(text)
     except yaml.YAMLError as error:
         raise ValueError(f"{KEY} is no YAML: {error}") from None
     if not isinstance(tree, dict):

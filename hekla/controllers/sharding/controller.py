@@ -10,15 +10,15 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from hekla.api import core, shard
+from hekla.api import shard
+from hekla.api.kubernetes import core
+from hekla.controllers.sharding.config import KEY, ShardingConfig, of_flags, read
+from hekla.controllers.sharding.policies import NodeUse, assign
+from hekla.controllers.sharding.use import NODE, POD, Node, Pod, Use
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
 from hekla.kube.controller import Controller
 from hekla.kube.errors import AlreadyExists, NotFound
-
-from .config import KEY, ShardingConfig, of_flags, read
-from .policies import NodeUse, assign
-from .use import NODE, POD, Node, Pod, Use
 
 log = logging.getLogger(__name__)
 

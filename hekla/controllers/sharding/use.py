@@ -6,12 +6,12 @@ from collections import defaultdict
 
 import msgspec
 
-from hekla.api import core, quantity
 from hekla.api.kinds import read_as
+from hekla.api.kubernetes import core
 from hekla.api.meta import Struct
+from hekla.api.text import quantity
 from hekla.controllers.records import NodeMeta
-
-from .policies import NodeUse
+from hekla.controllers.sharding.policies import NodeUse
 
 MIRROR = "kubernetes.io/config.mirror"
 Requests = dict[str, "str | int | float"]

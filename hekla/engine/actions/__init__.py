@@ -14,7 +14,7 @@ from hekla.engine.actions.reclaim import Reclaim
 from hekla.engine.actions.shuffle import Shuffle
 
 if TYPE_CHECKING:
-    from hekla.engine.session import Session
+    from hekla.engine.framework.session import Session
 
 
 class Action(Protocol):

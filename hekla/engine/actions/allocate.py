@@ -14,19 +14,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hekla.engine.actions.singles import Singles, plain
-from hekla.engine.faults import fault
-from hekla.engine.heap import Heap, Line
-from hekla.engine.hypernodes import ROOT as CLUSTER
-from hekla.engine.nodes import Bools
-from hekla.engine.queues import Queue
-from hekla.engine.reasons import UNSCORED, FitErrors, Reason
-from hekla.engine.refused import Refused
-from hekla.engine.statement import Operation, Placed, Statement
-from hekla.engine.tasks import NOWHERE, QUEUE_GATE, Job, Status, SubJob, Task
+from hekla.engine.framework.faults import fault
+from hekla.engine.framework.heap import Line
+from hekla.engine.framework.statement import Operation, Placed, Statement
+from hekla.engine.model.arrays import Bools
+from hekla.engine.model.hypernodes import ROOT as CLUSTER
+from hekla.engine.model.queues.queues import Queue
+from hekla.engine.model.reasons import UNSCORED, FitErrors, Reason
+from hekla.engine.model.tasks import NOWHERE, QUEUE_GATE, Job, Status, SubJob, Task
+from hekla.engine.placement.placer import placer_of
+from hekla.engine.placement.refused_nodes import Refused
 
 if TYPE_CHECKING:
-    from hekla.engine.podclass import LabelSet
-    from hekla.engine.session import Session
+    from hekla.engine.framework.session import Session
+    from hekla.engine.model.podclass import LabelSet
 
 MANY = 1 << 30
 
@@ -124,7 +125,7 @@ class _Turns:
     def _take_turns(self) -> None:
         session, single, singles = self.session, self.single, self.singles
         strict = session.orders.strict
-        queues = Heap(session.queue_key, (session.state.queues[name] for name in self.jobs))
+        queues = session.queues_by_turn(self.jobs)
         queue = queues.pop() if queues else None
         while queue is not None:
             jobs = self.jobs[queue.name]
@@ -158,9 +159,6 @@ class _Turns:
             invalid = session.job_valid(job)
             if invalid is not None:
                 job.fit_message = invalid.message
-                continue
-            if session.tree.trouble and job.has_topology:
-                job.fit_message = session.tree.trouble
                 continue
             task = only_task(job)
             if task is not None:
@@ -313,7 +311,7 @@ def _try_domain(session: Session, queue: Queue, job: Job, sheet: Worksheet, doma
 def allocate_nominated(session: Session, queue: Queue, sub_job: SubJob, tasks: list[Task]) -> Statement | None:
     """Every task goes where an eviction made room for it, or none does and the nomination is void."""
     statement = session.statement()
-    nodes, pipeline = session.state.nodes, session.hooks.pipeline
+    nodes, pipeline = session.state.nodes, placer_of(session)
     scope = session.nodes_of_domain(sub_job.nominated_domain)
     for task in tasks:
         row = nodes.rows.get(task.nominated, -1) if task.nominated else -1
@@ -485,7 +483,7 @@ def place(
 
     Returns how many were placed, why the next found no node (None where all were placed), and whether to come again.
     """
-    pipeline, task = session.hooks.pipeline, tasks[at]
+    pipeline, task = placer_of(session), tasks[at]
     blocked = session.prefilter(task)
     if blocked:
         mask = session.state.nodes.ready if scope is None else scope
@@ -515,7 +513,7 @@ def place(
         if steps is None:
             chosen, _ = pipeline.fill(session, task, 1 if task.nominated else count - done, rows, pipelining)
         else:
-            chosen = np.array([steps.choose(pipeline.preferred(session, rows), pipelining)])
+            chosen = np.array([steps.choose(task, pipeline.preferred(session, rows), pipelining)])
         session.step("")
         if len(chosen) and chosen[0] == NOWHERE:
             return done, FitErrors(len(rows), base=UNSCORED), False
@@ -529,7 +527,7 @@ def place(
 
 def _run_length(session: Session, tasks: list[Task], at: int) -> int:
     """How many tasks from here on are the same to every plugin."""
-    if session.hooks.pipeline.one_at_a_time:
+    if placer_of(session).one_at_a_time:
         return 1
     first = tasks[at]
     end = at + 1

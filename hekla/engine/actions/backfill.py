@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hekla.engine.heap import Heap
-from hekla.engine.reasons import UNSCORED, FitErrors, Reason
-from hekla.engine.tasks import NOWHERE, Job, Status, Task
+from hekla.engine.model.arrays import Rows
+from hekla.engine.model.nodes import NodeView
+from hekla.engine.model.reasons import UNSCORED, FitErrors, Reason
+from hekla.engine.model.tasks import NOWHERE, Job, Status, Task
+from hekla.engine.placement.placer import placer_of
 
 if TYPE_CHECKING:
-    from hekla.engine.session import Session
+    from hekla.engine.framework.session import Session
 
 
 class Backfill:
@@ -22,7 +24,7 @@ class Backfill:
     arguments: Mapping[str, Any] = {"predicateErrorCacheEnable": True}
 
     def run(self, session: Session) -> None:
-        pipeline = session.hooks.pipeline
+        pipeline = placer_of(session)
         for task in pick(session):
             job = task.job
             assert job is not None
@@ -35,7 +37,11 @@ class Backfill:
             if not len(rows):
                 job.fit_errors[task.key] = pipeline.explain(session, task, room=False)
                 continue
-            best = pipeline.best(session, task, pipeline.preferred(session, rows))
+            free = rows[NodeView(session.state.nodes, rows).fits(task.request, future=False)]
+            if not len(free):
+                job.fit_errors[task.key] = _slots_being_left(session, rows)
+                continue
+            best = pipeline.best(session, task, pipeline.preferred(session, free))
             if best == NOWHERE:
                 job.fit_errors[task.key] = FitErrors(len(rows), base=UNSCORED)
             else:
@@ -51,10 +57,12 @@ def pick(session: Session) -> list[Task]:
         stands_back = session.state.back_off.left(job.key, session.now) > 0
         if not job.is_pending and not stands_back and session.job_valid(job) is None:
             jobs.setdefault(job.queue, []).append(job)
-    queues = Heap(session.queue_key, (session.state.queues[name] for name in jobs))
+    queues = session.queues_as_they_stand(jobs)
     result: list[Task] = []
     while queues:
-        for job in sorted(jobs[queues.pop().name], key=session.job_key):
+        waiting = session.jobs_as_they_stand(jobs[queues.pop().name])
+        while waiting:
+            job = waiting.pop()
             if session.orders.held_back(job):
                 continue
             promised = [task for task in job.counts.statuses[Status.PIPELINED].values() if task.best_effort]
@@ -63,6 +71,14 @@ def pick(session: Session) -> list[Task]:
             if job.counts.pending_best_effort:
                 result.extend(session.sorted_tasks(task for task in job.pending() if task.best_effort and not task.gated))
     return result
+
+
+def _slots_being_left(session: Session, rows: Rows) -> FitErrors:
+    """Every node that would do has the pods that it may have, until some that leave it are gone: a kubelet refuses one more."""
+    mask = np.zeros(len(session.state.nodes), dtype=np.bool_)
+    mask[rows] = True
+    leaving = Reason("Too many pods until those that leave are gone", len(rows), mask, "leaving")
+    return FitErrors(int(session.state.nodes.ready.sum()), [leaving])
 
 
 def _has_best_effort(job: Job) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hekla.engine.heap import Heap, Line
-from hekla.engine.tasks import Job
+from hekla.engine.framework.heap import Line
+from hekla.engine.model.tasks import Job
 
 if TYPE_CHECKING:
-    from hekla.engine.session import Session
+    from hekla.engine.framework.session import Session
 
 
 class Enqueue:
@@ -24,7 +24,7 @@ class Enqueue:
             if job.is_pending:
                 asking.setdefault(job.queue, []).append(job)
         waiting = {name: Line(session.job_key, jobs) for name, jobs in asking.items()}
-        queues = Heap(session.queue_key, (session.state.queues[name] for name in waiting))
+        queues = session.queues_by_turn(waiting)
         strict = session.orders.strict
         queue = queues.pop() if queues else None
         while queue is not None:

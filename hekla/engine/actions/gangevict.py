@@ -12,18 +12,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hekla.engine.actions.allocate import Worksheet, worksheet
-from hekla.engine.bundles import Bundle, approved, bundles_of, in_order, needed, sufficient
-from hekla.engine.heap import Heap
-from hekla.engine.hypernodes import ROOT
-from hekla.engine.nodes import Bools, Rows
-from hekla.engine.refused import Refused
-from hekla.engine.resources import PODS, Amounts, add, empty
-from hekla.engine.spared import Search
-from hekla.engine.statement import Statement
-from hekla.engine.tasks import NOWHERE, PREEMPTABLE, Job, Status, SubJob, Task
+from hekla.engine.actions.bundles import Bundle, approved, bundles_of, in_order, needed, sufficient
+from hekla.engine.explain.no_victims import Search
+from hekla.engine.framework.heap import LiveHeap
+from hekla.engine.framework.statement import Statement
+from hekla.engine.model.arrays import Bools, Rows
+from hekla.engine.model.hypernodes import ROOT
+from hekla.engine.model.queues.balance import Claim, claim_of
+from hekla.engine.model.resources import PODS, Amounts, add, empty, subtract
+from hekla.engine.model.tasks import NOWHERE, PREEMPTABLE, Job, Status, SubJob, Task
+from hekla.engine.model.transfers import IN_VAIN, OTHERS
+from hekla.engine.placement.placer import placer_of
+from hekla.engine.placement.refused_nodes import Refused
 
 if TYPE_CHECKING:
-    from hekla.engine.session import Session
+    from hekla.engine.framework.session import Session
 
 MOST_DOMAINS = 8
 MOST_TRIALS = 3
@@ -40,17 +43,15 @@ class GangPreempt:
     across_queues = False
 
     def run(self, session: Session) -> None:
-        starving: dict[str, Heap[Job]] = {}
+        starving: dict[str, LiveHeap[Job]] = {}
         for job in session.active_jobs():
             if job.is_pending or session.job_valid(job) is not None or not session.job_starving(job):
                 continue
-            if session.tree.trouble and job.has_topology:
-                continue
             heap = starving.get(job.queue)
             if heap is None:
-                heap = starving[job.queue] = Heap(session.job_key)
+                heap = starving[job.queue] = session.jobs_as_they_stand()
             heap.push(job)
-        queues = Heap(session.queue_key, (session.state.queues[name] for name in starving))
+        queues = session.queues_as_they_stand(starving)
         while queues:
             queue = queues.pop()
             if self.across_queues and session.overused(queue):
@@ -68,6 +69,10 @@ class GangPreempt:
             return
         if any(task.pods.preemption_policy == "Never" for task in tasks):
             session.no_victim.setdefault(job.key, "its preemptionPolicy is Never")
+            return
+        if any(session.state.transfers.gave_up(task) for task in tasks):
+            session.no_victim.setdefault(job.key, IN_VAIN)
+            session.hold_back(job, [OTHERS], self.name)
             return
         queue = session.queue_of(job)
         if self.across_queues and not session.preemptive(queue, tasks):
@@ -89,6 +94,7 @@ class GangPreempt:
                 return
         whose = "of other queues" if self.across_queues else f"of lesser jobs of queue {job.queue}"
         session.no_victim.setdefault(job.key, search.text(whose, "domain"))
+        session.hold_back(job, search.takers, self.name)
 
     def _domains(self, session: Session, job: Job) -> list[str]:
         most = session.argument(self.name, "maxDomains", MOST_DOMAINS)
@@ -102,14 +108,37 @@ class GangPreempt:
         nodes = session.state.nodes
         scope = session.nodes_of_domain(domain)
         mask = nodes.ready if scope is None else scope & nodes.ready
-        room = session.state.space.amounts((nodes.idle() + nodes.releasing)[:, mask].sum(axis=1))
+        free = (nodes.idle() + nodes.releasing)[:, mask].sum(axis=1)
+        room = session.state.space.amounts(free)
         bundles = self._bundles(session, job, mask, need, search)
+        if self.across_queues and bundles:
+            claim = claim_of(session.state.space, job.queue, (task for part in sheet.order for task in sheet.tasks[part.uid]), free)
+            bundles = self._balanced(session, claim, bundles)
+            search.unbalanced += not bundles
         search.short += bool(bundles)
         for taken in sufficient(bundles, need, room):
             made = _plan(session, job, sheet, _tasks(taken), domain, self.name)
             if made is not None:
                 return self._spare(session, job, sheet, taken, domain, made)
         return None
+
+    def _balanced(self, session: Session, claim: Claim, bundles: list[Bundle]) -> list[Bundle]:
+        """Those that leave queues no worse balanced, each going after the ones before it."""
+        going: dict[str, Amounts] = {}
+        kept = []
+        for bundle in bundles:
+            lost = going.setdefault(bundle.job.queue, empty())
+            tasks: list[Task] = []
+            for task in bundle.tasks:
+                if session.balanced(claim, task, going):
+                    add(lost, task.request.amounts)
+                    tasks.append(task)
+            if not bundle.safe and len(tasks) < len(bundle.tasks):
+                for task in tasks:
+                    subtract(lost, task.request.amounts)
+            elif tasks:
+                kept.append(Bundle(bundle.job, tasks, bundle.safe))
+        return kept
 
     def _spare(self, session: Session, job: Job, sheet: Worksheet, taken: list[Bundle], domain: str, made: Plan) -> Plan:
         """The plan without victims whose room nobody was promised, as long as such a plan holds.
@@ -135,7 +164,8 @@ class GangPreempt:
             for one in session.state.nodes.tasks[row].values():
                 if one.job is not None and session.in_session(one.job) and self._may_go(session, job, one, one.job):
                     by_job.setdefault(one.job.key, []).append(one)
-        found = [bundle for key, tasks in by_job.items() for bundle in bundles_of(session.state.jobs[key], tasks)]
+        allowed = {key: search.without_takers(session, job, tasks) for key, tasks in by_job.items()}
+        found = [bundle for key, tasks in allowed.items() if tasks for bundle in bundles_of(session.state.jobs[key], tasks)]
         found = in_order(session, found, job, need, self.across_queues)
         candidates = [task for bundle in found for task in bundle.tasks]
         if not candidates:
@@ -219,7 +249,7 @@ def _plan(session: Session, job: Job, sheet: Worksheet, victims: list[Task], dom
 
 def _promise(session: Session, job: Job, sub_job: SubJob, tasks: list[Task], domain: str) -> Statement | None:
     """A node for every task of the sub-job, or none."""
-    pipeline, queue = session.hooks.pipeline, session.queue_of(job)
+    pipeline, queue = placer_of(session), session.queue_of(job)
     scope = session.nodes_of_domain(domain)
     trial, refused = session.statement(), Refused(session, evicting=True)
     for at, task in enumerate(tasks, 1):
@@ -251,7 +281,7 @@ def _being_left(session: Session, task: Task, within: Bools | None) -> Rows:
 
     Upstream takes every node of which no filter says that evictions could not help, also where what is in the way stays.
     """
-    nodes, pipeline = session.state.nodes, session.hooks.pipeline
+    nodes, pipeline = session.state.nodes, placer_of(session)
     left = np.zeros(len(nodes), dtype=np.bool_)
     for row in np.flatnonzero(nodes.releasing[session.state.space.column(PODS)] > 0).tolist():
         left[row] = any(one.status is Status.RELEASING and one.terminating for one in nodes.tasks[row].values())

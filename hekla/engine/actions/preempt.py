@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hekla.engine.heap import Heap
-from hekla.engine.nodes import Bools, Rows
-from hekla.engine.spared import Hopeless, Search
-from hekla.engine.statement import Evicted, Statement
-from hekla.engine.tasks import PREEMPTABLE, Job, Task
-from hekla.engine.victims import agreed, in_order, leaving
+from hekla.engine.explain.no_victims import Hopeless, Search
+from hekla.engine.framework.statement import Evicted, Statement
+from hekla.engine.model.arrays import Bools, Rows
+from hekla.engine.model.tasks import PREEMPTABLE, Job, Task
+from hekla.engine.model.transfers import IN_VAIN, OTHERS
+from hekla.engine.placement.placer import placer_of
+from hekla.engine.placement.victims import agreed, in_order, leaving
 
 if TYPE_CHECKING:
-    from hekla.engine.podclass import PodClass
-    from hekla.engine.session import Session
+    from hekla.engine.framework.session import Session
+    from hekla.engine.model.podclass import PodClass
 
 REASON = "preempt"
 Wanted = Callable[[Task], bool]
@@ -42,12 +43,12 @@ class Preempt:
                 continue
             if session.job_starving(job):
                 starving.setdefault(job.queue, []).append(job)
-        queues = Heap(session.queue_key, (session.state.queues[name] for name in starving))
+        queues = session.queues_as_they_stand(starving)
         preemption = _Preemption(session)
         while queues:
             jobs = starving[queues.pop().name]
             tasks = {job.key: _waiting(session, job) for job in jobs}
-            waiting = Heap(session.job_key, jobs)
+            waiting = session.jobs_as_they_stand(jobs)
             while waiting:
                 job = waiting.pop()
                 if not _stands_back(session, job):
@@ -77,6 +78,7 @@ def _between_jobs(session: Session, preemption: _Preemption, job: Job, tasks: li
     while tasks and session.job_starving(job):
         if not preemption.claim(statement, tasks.pop(0), wanted):
             why = why or preemption.search.text(f"of queue {job.queue}")
+            session.hold_back(job, preemption.search.takers, REASON)
     if session.job_pipelined(job):
         if statement.evicts:
             session.metric("eviction_transactions_total", 1.0, action=REASON)
@@ -119,6 +121,10 @@ class _Preemption:
         if task.pods.preemption_policy == "Never":
             self.search.whole = "its preemptionPolicy is Never"
             return False
+        if session.state.transfers.gave_up(task):
+            self.search.whole = IN_VAIN
+            self.search.takers[OTHERS] = None
+            return False
         if not self._eligible(task):
             self.search.whole = f"node {task.nominated} is still being emptied for it"
             return False
@@ -154,7 +160,7 @@ class _Preemption:
             return False
         if not session.allocatable(session.queue_of(job), task) or not self._eligible(task) or session.prefilter(task):
             return False
-        room = session.hooks.pipeline.candidates(session, task).future
+        room = placer_of(session).candidates(session, task).future
         if not len(room) and not task.labels.terms and not task.pods.has_terms:
             self.full[task.pods] = changes
         errors = job.fit_errors.get(task.key)
@@ -163,7 +169,7 @@ class _Preemption:
         if task.role and len(job.tasks) > 1:
             room = room[self._asked(task)[room]]
         for rows in session.shard_groups(room):
-            ranked = session.hooks.pipeline.ranked(session, task, rows)
+            ranked = placer_of(session).ranked(session, task, rows)
             if len(ranked):
                 statement.pipeline(task, int(ranked[0]))
                 return True
@@ -171,7 +177,7 @@ class _Preemption:
 
     def _asked(self, task: Task) -> Bools:
         """`[nodes]`: those that evictions could help, and that refused no other pod of the role in this action."""
-        mask, job = self.session.hooks.pipeline.preempt_mask(self.session, task), task.job
+        mask, job = placer_of(self.session).preempt_mask(self.session, task), task.job
         assert job is not None
         if task.role and self.remembers and len(job.tasks) > 1:
             known = self.refused.get((job.key, task.role))
@@ -186,7 +192,7 @@ class _Preemption:
             return True
         nodes = self.session.state.nodes
         row = nodes.rows.get(task.nominated)
-        pipeline = self.session.hooks.pipeline
+        pipeline = placer_of(self.session)
         if row is None or pipeline.passes(self.session, task, row):
             return False
         if not pipeline.passes(self.session, task, row, unresolvable_only=True):
@@ -194,11 +200,13 @@ class _Preemption:
         return not any(one.disrupted and one.pod_priority < task.pod_priority for one in nodes.tasks[row].values())
 
     def _candidates(self, task: Task, row: int, wanted: Wanted) -> list[Task]:
-        return [
+        found = [
             one
             for one in self.session.state.nodes.tasks[row].values()
             if one.status in PREEMPTABLE and one.preemptable and (one.best_effort or not task.best_effort) and wanted(one)
         ]
+        assert task.job is not None
+        return self.search.without_takers(self.session, task.job, found)
 
     def _refused(self, task: Task, candidates: list[Task], victims: list[Task]) -> None:
         self.search.refused(self.session, "preemptable", lambda plugin: plugin.preemptable(task, candidates), candidates, victims)
@@ -209,13 +217,13 @@ class _Preemption:
         return (
             session.state.nodes.fits_future(row, task.request)
             and session.allocatable(session.queue_of(job), task)
-            and session.hooks.pipeline.passes(session, task, row)
+            and placer_of(session).passes(session, task, row)
         )
 
     def _plain(self, statement: Statement, task: Task, rows: Rows, wanted: Wanted) -> bool:
         """The first node, best score first, where evicting from the lowest up makes room."""
         session = self.session
-        for row in session.hooks.pipeline.ranked(session, task, rows).tolist():
+        for row in placer_of(session).ranked(session, task, rows).tolist():
             candidates = self._candidates(task, row, wanted)
             victims, enough = agreed(session, task, row, candidates, lambda some: session.preemptable(task, some))
             session.metric("pod_preemption_victims", float(len(victims)))

@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hekla.engine.heap import Heap
-from hekla.engine.spared import Hopeless, Search
-from hekla.engine.statement import Statement
-from hekla.engine.tasks import Job, Status, Task
-from hekla.engine.victims import agreed, leaving, make_room
+from hekla.engine.explain.no_victims import Hopeless, Search
+from hekla.engine.framework.heap import LiveHeap
+from hekla.engine.framework.statement import Statement
+from hekla.engine.model.queues.balance import claim_of
+from hekla.engine.model.tasks import Job, Status, Task
+from hekla.engine.model.transfers import IN_VAIN, OTHERS
+from hekla.engine.placement.placer import placer_of
+from hekla.engine.placement.victims import agreed, leaving, make_room
 
 if TYPE_CHECKING:
-    from hekla.engine.session import Session
+    from hekla.engine.framework.session import Session
 
 REASON = "reclaim"
 
@@ -26,16 +29,16 @@ class Reclaim:
     arguments: Mapping[str, Any] = {"predicateErrorCacheEnable": True}
 
     def run(self, session: Session) -> None:
-        starving: dict[str, Heap[Job]] = {}
+        starving: dict[str, LiveHeap[Job]] = {}
         for job in session.active_jobs():
             if job.is_pending or session.job_valid(job) is not None:
                 continue
             heap = starving.get(job.queue)
             if heap is None:
-                heap = starving[job.queue] = Heap(session.job_key)
+                heap = starving[job.queue] = session.jobs_as_they_stand()
             if session.job_starving(job):
                 heap.push(job)
-        queues = Heap(session.queue_key, (session.state.queues[name] for name in starving))
+        queues = session.queues_as_they_stand(starving)
         hopeless = Hopeless(session, "reclaimable")
         while queues:
             queue = queues.pop()
@@ -46,6 +49,8 @@ class Reclaim:
                 job = jobs.pop()
                 if not session.state.back_off.left(job.key, session.now) and not session.orders.held_back(job):
                     _reclaim_for_job(session, job, hopeless)
+                if jobs:
+                    queues.push(queue)  # As upstream: what it took moves it, and a queue that moves makes others meet.
 
 
 def _reclaim_for_job(session: Session, job: Job, hopeless: Hopeless) -> None:
@@ -56,6 +61,10 @@ def _reclaim_for_job(session: Session, job: Job, hopeless: Hopeless) -> None:
     for task in tasks:
         if not session.job_starving(job):
             break
+        if session.state.transfers.gave_up(task):
+            why = why or IN_VAIN
+            session.hold_back(job, [OTHERS], REASON)
+            continue
         if task.pods.preemption_policy == "Never" or not session.preemptive(queue, [task]) or session.prefilter(task):
             if task.pods.preemption_policy != "Never":
                 why = why or session.prefilter(task) or session.not_preemptive(queue, [task])
@@ -63,6 +72,7 @@ def _reclaim_for_job(session: Session, job: Job, hopeless: Hopeless) -> None:
         search = _reclaim_for_task(session, statement, job, task, hopeless)
         if search is not None:
             why = why or search.text("of other queues")
+            session.hold_back(job, search.takers, REASON)
     if why:
         within = session.no_victim.get(job.key, "")  # what preempt found, among the jobs of its own queue
         session.no_victim[job.key] = f"{within}; {why}" if within not in ("", why) else why
@@ -77,7 +87,7 @@ def _reclaim_for_job(session: Session, job: Job, hopeless: Hopeless) -> None:
 def _reclaim_for_task(session: Session, statement: Statement, job: Job, task: Task, hopeless: Hopeless) -> Search | None:
     """Promise the task a node, with the evictions that it takes; where there is none, what the search met."""
     nodes = session.state.nodes
-    mask = session.hooks.pipeline.preempt_mask(session, task)
+    mask = placer_of(session).preempt_mask(session, task)
     errors = job.fit_errors.get(task.key)
     if errors is not None and errors.unresolvable is not None:
         mask &= ~errors.unresolvable
@@ -88,7 +98,7 @@ def _reclaim_for_task(session: Session, statement: Statement, job: Job, task: Ta
     search = Search()
     for rows in session.shard_groups(np.flatnonzero(mask)):
         for row in rows.tolist():
-            candidates = [one for one in nodes.tasks[row].values() if _may_go(session, job, one)]
+            candidates = search.without_takers(session, job, [one for one in nodes.tasks[row].values() if _may_go(session, job, one)])
             if not candidates or not make_room(session, task, row, candidates):
                 # The plugins only ever take candidates away.
                 search.empty, search.short = search.empty + (not candidates), search.short + bool(candidates)
@@ -100,9 +110,16 @@ def _reclaim_for_task(session: Session, statement: Statement, job: Job, task: Ta
                 continue
             trial = session.statement()
             queue = leaving(session, victims, task)
+            claim = claim_of(nodes.space, job.queue, [task], nodes.future_idle_of(row))
+            unbalanced = False
             while queue and not nodes.fits_future(row, task.request):
-                trial.evict(queue.pop(), REASON)
-            if not nodes.fits_future(row, task.request):
+                victim = queue.pop()
+                if session.balanced(claim, victim):
+                    trial.evict(victim, REASON)
+                else:
+                    unbalanced = True
+            if not nodes.fits_future(row, task.request) or not session.allocatable(session.state.queues[job.queue], task):
+                search.unbalanced, search.short = search.unbalanced + unbalanced, search.short + (not unbalanced)
                 trial.discard()
                 continue
             trial.pipeline(task, row, trial.evicts)

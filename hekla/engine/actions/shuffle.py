@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hekla.engine.tasks import Status
+from hekla.engine.model.tasks import Status
 
 if TYPE_CHECKING:
-    from hekla.engine.session import Session
+    from hekla.engine.framework.session import Session
 
 
 class Shuffle:

@@ -1,7 +1,7 @@
 """Jobs of one pod that follow each other: each takes its turn, and the node table hears of them together.
 
 Which queue and which job comes next does not depend on the node that the last pod went to, as long as no plugin makes it so.
-While the nodes for a class of pods are known ahead (`Pipeline.choose_ahead`), a turn is then no more than this: may the queue take
+While the nodes for a class of pods are known ahead (`Placer.choose_ahead`), a turn is then no more than this: may the queue take
 it, the next node, tell the plugins.  The statement that could undo it is left out, because nothing in such a turn can fail late;
 the table is written before anybody reads it.  What is decided is the same as by the long way, which tests hold it to.
 """
@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hekla.engine.decisions import Bind
-from hekla.engine.pipeline import ALONE
-from hekla.engine.tasks import NOWHERE, Job, Status, SubJob, Task
+from hekla.engine.model.decisions import Bind
+from hekla.engine.model.tasks import NOWHERE, Job, Status, SubJob, Task
+from hekla.engine.placement.placer import ALONE, placer_of
 
 if TYPE_CHECKING:
-    from hekla.engine.kin import Kin
-    from hekla.engine.pipeline import Ahead, AheadKey
-    from hekla.engine.podclass import PodClass
-    from hekla.engine.queues import Queue
-    from hekla.engine.session import Session
+    from hekla.engine.framework.session import Session
+    from hekla.engine.model.podclass import PodClass
+    from hekla.engine.model.queues.queues import Queue
+    from hekla.engine.model.spread_peers import SpreadPeers
+    from hekla.engine.placement.placer import Ahead, AheadKey
 
 
 def plain(job: Job, sub_job: SubJob, task: Task) -> bool:
@@ -50,7 +50,7 @@ class Singles:
         self.whose: Any = None
         """The second part of the key under which the nodes are known."""
         self.known: Ahead | None = None
-        self.kin: set[Kin] = set()
+        self.kin: set[SpreadPeers] = set()
         """Whose counts the table will change when it is told."""
         self.tasks: list[Task] = []
         """Tasks whose places the node table has not been told of, and `rows`, the places."""
@@ -89,7 +89,7 @@ class Singles:
             key = self._key(task)
         if task.pods is not self.pods or key[1] != self.whose:
             self.settle()
-            known = self.session.hooks.pipeline.ahead.get(key)
+            known = placer_of(self.session).ahead.get(key)
             if known is None or self.session.state.nodes.log[known.at :] != known.given:
                 return False
             self.pods, self.whose, self.known = task.pods, key[1], known
@@ -97,7 +97,7 @@ class Singles:
         return self.known.next < len(self.known.rows)
 
     def _key(self, task: Task) -> AheadKey:
-        return (task.pods, None) if task.labels.kin is None else self.session.hooks.pipeline.ahead_key(task)
+        return (task.pods, None) if task.labels.kin is None else placer_of(self.session).ahead_key(task)
 
     def _place(self, queue: Queue, job: Job, task: Task) -> bool:
         session, known = self.session, self.known

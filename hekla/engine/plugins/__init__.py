@@ -4,32 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hekla.engine.plugin import Plugin
-from hekla.engine.plugins.binpack import BinPack
-from hekla.engine.plugins.capacity import Capacity
-from hekla.engine.plugins.cdp import CooldownProtection
-from hekla.engine.plugins.conformance import Conformance
-from hekla.engine.plugins.deviceshare import DeviceShare
-from hekla.engine.plugins.drf import Drf
-from hekla.engine.plugins.extender import Extender
-from hekla.engine.plugins.gang import Gang
-from hekla.engine.plugins.ioaware import IoAware
-from hekla.engine.plugins.networktopology import NetworkTopologyAware
-from hekla.engine.plugins.nodegroup import NodeGroup
-from hekla.engine.plugins.nodeorder import NodeOrder
-from hekla.engine.plugins.numaaware import NumaAware
-from hekla.engine.plugins.overcommit import Overcommit
-from hekla.engine.plugins.pdb import Pdb
-from hekla.engine.plugins.predicates import Predicates
-from hekla.engine.plugins.priority import Priority
-from hekla.engine.plugins.proportion import Proportion
-from hekla.engine.plugins.rescheduling import Rescheduling
-from hekla.engine.plugins.resourcequota import ResourceQuota
-from hekla.engine.plugins.sla import Sla
-from hekla.engine.plugins.strategyfit import ResourceStrategyFit
-from hekla.engine.plugins.tasktopology import TaskTopology
-from hekla.engine.plugins.tdm import Tdm
-from hekla.engine.plugins.usage import Usage
+from hekla.engine.framework.plugin import Plugin
+from hekla.engine.plugins.fairness.capacity import Capacity
+from hekla.engine.plugins.fairness.cdp import CooldownProtection
+from hekla.engine.plugins.fairness.conformance import Conformance
+from hekla.engine.plugins.fairness.drf import Drf
+from hekla.engine.plugins.fairness.gang import Gang
+from hekla.engine.plugins.fairness.overcommit import Overcommit
+from hekla.engine.plugins.fairness.pdb import Pdb
+from hekla.engine.plugins.fairness.priority import Priority
+from hekla.engine.plugins.fairness.proportion import Proportion
+from hekla.engine.plugins.fairness.rescheduling import Rescheduling
+from hekla.engine.plugins.fairness.resourcequota import ResourceQuota
+from hekla.engine.plugins.fairness.sla import Sla
+from hekla.engine.plugins.fairness.tdm import Tdm
+from hekla.engine.plugins.placement.binpack import BinPack
+from hekla.engine.plugins.placement.deviceshare import DeviceShare
+from hekla.engine.plugins.placement.extender import Extender
+from hekla.engine.plugins.placement.ioaware import IoAware
+from hekla.engine.plugins.placement.networktopology import NetworkTopologyAware
+from hekla.engine.plugins.placement.nodegroup import NodeGroup
+from hekla.engine.plugins.placement.nodeorder import NodeOrder
+from hekla.engine.plugins.placement.numaaware import NumaAware
+from hekla.engine.plugins.placement.predicates import Predicates
+from hekla.engine.plugins.placement.strategyfit import ResourceStrategyFit
+from hekla.engine.plugins.placement.tasktopology import TaskTopology
+from hekla.engine.plugins.placement.usage import Usage
 
 _ALL: tuple[type[Plugin], ...] = (
     Gang,

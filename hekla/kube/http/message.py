@@ -34,6 +34,11 @@ class Peer:
     user_id: int | None = None
     """The user of the process at the other end of a Unix socket."""
 
+    @property
+    def known(self) -> bool:
+        """Whether the connection itself says who it is."""
+        return bool(self.common_name) or self.user_id is not None
+
 
 class Request:
     """One request, its body whole."""

@@ -9,6 +9,7 @@ and a client that pipelines too much is not read until it has been answered.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import errno
 import hashlib
 import logging
@@ -37,9 +38,20 @@ BACKLOG = 1024
 """Connections that wait to be taken."""
 PIPELINE = 16
 """Requests read ahead of the one being answered, before reading stops."""
+MOST_AHEAD = 64 * 1024
+"""Bytes of one of them, above which it is the last."""
+HEAD_SECONDS, WHOLE_SECONDS, IDLE_SECONDS = 32.0, 60.0, 90.0
+"""What a client may take for a head (or for its first request), for a whole request, and between two: as Kubernetes' server has it."""
+SWEEP_SECONDS = 2.0
+MOST_HELD = 64 * 1024 * 1024
+"""Bytes of all requests together that are not whole: of nobody is known yet who it is."""
+WORTH_GIVING_BACK = 16 * 1024 * 1024
 HIGH_WATER = 1024 * 1024
 LINGER = 0.5
 """Seconds for which a refused body is read and dropped, so that the client gets to see the answer."""
+MOST_LINGERING = 32
+TLS_ROOM = 512 * 1024
+"""About what uvloop and OpenSSL keep for a connection that has sent much at once."""
 
 NAMES: dict[bytes, str] = {}
 """Of headers, as they came and in lower case; requests bring the same few."""
@@ -116,15 +128,20 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_body",
         "_body_size",
+        "_counted",
         "_discarding",
         "_fields",
         "_head_only",
         "_header_size",
+        "_held",
+        "_in_head",
         "_keep_alive",
+        "_partial",
         "_paused_reading",
         "_paused_writing",
         "_queue",
         "_refused",
+        "_requests",
         "_target",
         "_task",
         "_upgrading",
@@ -156,6 +173,14 @@ class Connection(asyncio.Protocol):
         self._head_only = False
         self._discarding = False
         self._upgrading: bytes | None = None
+        self._partial = False
+        """A request has begun to come and is not whole yet."""
+        self._in_head = False
+        self._held = 0
+        """Bytes of it, as far as it took more than one piece."""
+        self._requests = 0
+        self._counted = (0, 0.0)
+        """How many requests there were when the server looked first, and when that was."""
         self._reset()
 
     def _reset(self) -> None:
@@ -179,8 +204,9 @@ class Connection(asyncio.Protocol):
             self.transport.set_write_buffer_limits(high=HIGH_WATER)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self.server.connections.discard(self)
+        self.server.lost(self)
         self.transport = None
+        self._whole()
         if self.body is not None:
             self.body.closed = True
         self._queue.clear()
@@ -229,11 +255,41 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserError as error:
             if not self._discarding:
                 self.refuse(400, f"this is not HTTP/1.1: {error}")
+        if self._partial and not self._refused:
+            self._held += len(data)
+            self.server.hold(self, len(data))
+            if self._in_head and self._held > MAX_HEADERS:
+                self.refuse(431, "the headers are larger than 1 MiB")
+
+    def _whole(self) -> None:
+        """Nothing is held of a request any more that is not whole."""
+        self._partial = False
+        if self._held:
+            self.server.release(self, self._held)
+            self._held = 0
+
+    def overdue(self, now: float) -> bool:
+        """Whether the client takes longer than it may: for a head, for a whole request, or for the next one."""
+        requests, since = self._counted
+        if self.busy or self._queue or requests != self._requests or not since:
+            self._counted = (self._requests, now)
+            return False
+        return now - since > (HEAD_SECONDS if self._in_head or not requests else WHOLE_SECONDS if self._partial else IDLE_SECONDS)
+
+    def give_up(self, status: int, text: str) -> None:
+        """Ends a connection whose client is too slow."""
+        if self._partial and not self._refused:
+            self.refuse(status, text)
+            self.parser = None
+        elif self.transport is not None:
+            self.transport.close()
 
     # --- the parser calls these -----------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
         self._reset()
+        self._partial = self._in_head = True
+        self._requests += 1
 
     def on_url(self, url: bytes) -> None:
         self._target += url
@@ -255,6 +311,7 @@ class Connection(asyncio.Protocol):
         self._fields[key] = text
 
     def on_headers_complete(self) -> None:
+        self._in_head = False
         self._keep_alive = self.parser.should_keep_alive()
         length = self._fields.get("content-length")
         if length is not None and length.isdecimal() and int(length) > self.max_body:
@@ -276,6 +333,9 @@ class Connection(asyncio.Protocol):
             self.refuse_large()
 
     def on_message_complete(self) -> None:
+        self._partial = False
+        if self._held:
+            self._whole()
         if self._refused:
             return
         path, query = split_target(self._target)
@@ -287,7 +347,7 @@ class Connection(asyncio.Protocol):
             self._keep_alive = False
         if self.busy:
             self._queue.append((request, self._keep_alive))
-            if len(self._queue) >= PIPELINE and not self._paused_reading and self.transport is not None:
+            if (len(self._queue) >= PIPELINE or len(body) > MOST_AHEAD) and not self._paused_reading and self.transport is not None:
                 self._paused_reading = True
                 self.transport.pause_reading()
             return
@@ -299,6 +359,8 @@ class Connection(asyncio.Protocol):
         """Answers out of turn and closes; the rest of what the client sends is dropped."""
         self._refused = True
         self._discarding = True
+        self._whole()
+        self._body, self._fields = b"", {}
         transport = self.transport
         if transport is None:
             return
@@ -308,7 +370,7 @@ class Connection(asyncio.Protocol):
         self._head_only = False  # of the request before; of this one perhaps nothing is known
         answer = self.server.refusal(status, text)
         self._write(answer, keep_alive=False)
-        asyncio.get_running_loop().call_later(LINGER, transport.close)
+        self.server.linger(self, transport)
 
     def refuse_large(self) -> None:
         self.refuse(413, f"Request entity too large: limit is {self.max_body}")
@@ -517,6 +579,70 @@ class Server:
         self._server: asyncio.Server | None = None
         self._path: Path | None = None
         self.port = 0
+        self.held = 0
+        """Bytes of requests that are not whole."""
+        self._unfinished: dict[Connection, None] = {}
+        """Whose they are, the oldest first."""
+        self._released = 0
+        self.lingering: dict[Connection, tuple[asyncio.TimerHandle, ...]] = {}
+        """Connections that were refused and may still read why, the oldest first, with what will close them."""
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    def hold(self, connection: Connection, size: int) -> None:
+        """Counts a piece of a request that is not whole; where that is too much, the slowest clients go, strangers first."""
+        self.held += size
+        self._unfinished[connection] = None
+        if self.held > MOST_HELD:
+            self._give_up_the_slowest()
+            # Now, not with the next sweep: until then as much again could come, beside what the process keeps of this.
+            self._give_back()
+
+    def _give_up_the_slowest(self) -> None:
+        for known in (False, True):
+            for slow in [one for one in self._unfinished if one.peer.known is known]:
+                if self.held <= MOST_HELD * 3 // 4:
+                    return
+                slow.give_up(429, "too many requests that are not whole; try again")
+
+    def release(self, connection: Connection, size: int) -> None:
+        self.held -= size
+        self._released += size
+        self._unfinished.pop(connection, None)
+
+    def linger(self, connection: Connection, transport: asyncio.Transport) -> None:
+        """Closes a connection that was refused in a moment; of many, the oldest at once, since TLS keeps `TLS_ROOM` for each."""
+        loop = asyncio.get_running_loop()
+        self.lingering[connection] = (
+            loop.call_later(LINGER, transport.close),
+            loop.call_later(3 * LINGER, transport.abort),  # TLS would wait half a minute for the other side's farewell
+        )
+        if len(self.lingering) > MOST_LINGERING:
+            oldest = next(iter(self.lingering))
+            if oldest.transport is not None:
+                oldest.transport.abort()
+            self.lost(oldest)
+
+    def lost(self, connection: Connection) -> None:
+        """Forgets a connection that is closed: its timers would keep what TLS has of it."""
+        if connection in self.connections:
+            self.connections.remove(connection)
+            self._released += TLS_ROOM
+        for timer in self.lingering.pop(connection, ()):
+            timer.cancel()
+
+    def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for connection in [one for one in self.connections if one.overdue(now)]:
+            connection.give_up(408, "the request did not come in time")
+        if self.held < self._released:
+            self._give_back()
+        self._sweeper = loop.call_later(SWEEP_SECONDS, self._sweep)
+
+    def _give_back(self) -> None:
+        if self._released > WORTH_GIVING_BACK:
+            self._released = 0
+            give_back()
 
     def refusal(self, status: int, text: str) -> Response:
         """The answer to what never became a request.  Daemons with a wire form of their own replace it."""
@@ -533,6 +659,7 @@ class Server:
         where = {"host": host, "port": port} if host else {"sock": everywhere(port)}
         self._server = await loop.create_server(lambda: Connection(self), **where, ssl=ssl, backlog=BACKLOG)
         self.port = int(self._server.sockets[0].getsockname()[1])
+        self._sweep()
 
     async def listen_unix(self, path: Path) -> None:
         """Listens on a Unix socket that only its owner may open."""
@@ -547,10 +674,13 @@ class Server:
         finally:
             os.umask(mask)
         self._path = path
+        self._sweep()
 
     async def close(self, grace: float = 1.0) -> None:
         """Stops listening, lets running requests end for a moment, then drops what is left."""
         self.closing = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
         if self._server is not None:
             self._server.close()
         for connection in list(self.connections):
@@ -582,3 +712,10 @@ async def serve(
     else:
         await server.listen_tcp(host, port or 0, ssl)
     return server
+
+
+def give_back() -> None:
+    """Returns memory to the system that was freed: what many large bodies leave behind stays with the process otherwise."""
+    library = ctypes.CDLL(None)
+    if hasattr(library, "malloc_trim"):  # of the GNU library; others return memory of that size by themselves
+        library.malloc_trim(0)

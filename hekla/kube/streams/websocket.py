@@ -12,6 +12,8 @@ import os
 from collections.abc import Iterable, Mapping
 
 GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+TOKEN_PROTOCOL = "base64url.bearer.authorization.k8s.io."
+"""Begins what is no subprotocol but a bearer token: a browser can send no header with a WebSocket."""
 LONGEST_MESSAGE = 32 << 20
 """Bytes of one message of a client; kubectl sends at most 32 KiB, programs that upload files in one piece send more."""
 
@@ -58,7 +60,7 @@ class WebSocket:
     Pings are answered and fragments joined here.  `closed` is True once the other end has said that it closes.
     """
 
-    def __init__(self, server: bool) -> None:
+    def __init__(self, server: bool, longest: int = LONGEST_MESSAGE) -> None:
         from websockets.client import ClientProtocol
         from websockets.protocol import Protocol, State
         from websockets.server import ServerProtocol
@@ -66,9 +68,9 @@ class WebSocket:
 
         self._protocol: Protocol
         if server:
-            self._protocol = ServerProtocol(state=State.OPEN, max_size=LONGEST_MESSAGE)
+            self._protocol = ServerProtocol(state=State.OPEN, max_size=longest)
         else:
-            self._protocol = ClientProtocol(parse_uri("ws://localhost/"), state=State.OPEN, max_size=LONGEST_MESSAGE)
+            self._protocol = ClientProtocol(parse_uri("ws://localhost/"), state=State.OPEN, max_size=longest)
         self._parts: list[bytes] = []
         self.closed = False
 

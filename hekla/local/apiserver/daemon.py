@@ -13,21 +13,26 @@ from pathlib import Path
 
 from hekla.kube import daemon as plumbing
 from hekla.kube import notify
+from hekla.kube.connection.tls import TlsError, load_files
 from hekla.kube.flags import TEXT, WHOLE, Flag
-from hekla.local import certificates
-from hekla.local.apiserver.admission import Admission
-from hekla.local.apiserver.audit import EVERYTHING, Audit, Policy, PolicyError
-from hekla.local.apiserver.authentication import Authenticator
-from hekla.local.apiserver.health import KUBERNETES_MINOR
-from hekla.local.apiserver.inside import Reviewer, reviewers
-from hekla.local.apiserver.journal import Journal, StorageError
-from hekla.local.apiserver.kubelet import Kubelets
+from hekla.local.apiserver.admission import configuration as admissionconfig
+from hekla.local.apiserver.admission.admission import Admission
+from hekla.local.apiserver.admission.in_process import Reviewer, reviewers
+from hekla.local.apiserver.admission.podsecurity import PodSecurity
+from hekla.local.apiserver.auth.authentication import Authenticator
+from hekla.local.apiserver.auth.tokens import TokenKeyError, Tokens
 from hekla.local.apiserver.objects import builtin
-from hekla.local.apiserver.registry import Registry
-from hekla.local.apiserver.server import ApiServer, Door
-from hekla.local.apiserver.store import Store
-from hekla.local.apiserver.tokens import Tokens
-from hekla.local.cluster import write_atomically
+from hekla.local.apiserver.request.audit import EVERYTHING, Audit, Policy, PolicyError
+from hekla.local.apiserver.request.health import KUBERNETES_MINOR
+from hekla.local.apiserver.request.kubelet import Kubelets
+from hekla.local.apiserver.request.server import ApiServer, Door
+from hekla.local.apiserver.request.status import Refusal
+from hekla.local.apiserver.storage import fulldisk
+from hekla.local.apiserver.storage.journal import Journal, StorageError
+from hekla.local.apiserver.storage.registry import Registry
+from hekla.local.apiserver.storage.store import Store
+from hekla.local.machine import certificates, homes
+from hekla.local.machine.files import ClusterError, write_atomically
 
 log = logging.getLogger("hekla.apiserver")
 
@@ -43,6 +48,7 @@ FLAGS = (
     Flag("service-account-key-file", TEXT, "", "key that signs service account tokens"),
     Flag("audit-log-path", TEXT, "", "file to which requests are logged in Kubernetes' audit format; nothing is logged without it"),
     Flag("audit-policy-file", TEXT, "", "which requests are logged, and how much of them; the metadata of all without it"),
+    Flag("admission-control-config-file", TEXT, "", "AdmissionConfiguration: defaults and exemptions of PodSecurity"),
     Flag("kubelet-client-certificate", TEXT, "", "certificate that this server shows to node agents"),
     Flag("kubelet-client-key", TEXT, "", "key of that certificate"),
     Flag("inside-webhooks", TEXT, "", "URL=module:function: who answers for the webhooks below a URL inside this process"),
@@ -67,11 +73,15 @@ class Files:
         self.kubelet = Path(options.kubelet_client_certificate or self.pki / "kubelet-client.crt")
         self.kubelet_key = Path(options.kubelet_client_key or self.pki / "kubelet-client.key")
 
+    def hide(self, directory: Path, options: plumbing.Options) -> None:
+        """Sees to it that no pod of this machine sees the data, the keys and the door that asks for no key."""
+        door = [Path(options.unix_socket).absolute()] if options.unix_socket else []
+        homes.remember([directory, *door, *(key.absolute() for key in (self.serving_key, self.token_key, self.kubelet_key))])
+
     def server_context(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.load_cert_chain(self.serving, self.serving_key)
-        context.load_verify_locations(self.authority)
+        load_files(context, self.serving, self.serving_key, self.authority)
         context.verify_mode = ssl.CERT_OPTIONAL
         context.set_alpn_protocols(["http/1.1"])
         return context
@@ -88,13 +98,19 @@ async def run(daemon: plumbing.Daemon) -> None:
         raise plumbing.DaemonError(str(error)) from None
     try:
         files = Files(options)
+        files.hide(directory, options)
         if files.own:
             certificates.ensure(files.pki)
         await serve(daemon, journal, files)
-    except StorageError as error:
+    except (StorageError, TlsError, TokenKeyError, ClusterError) as error:
         raise plumbing.DaemonError(str(error)) from None
+    except Refusal as refusal:  # of what it stores for itself before it serves
+        full = f": {fulldisk.WORDS}" if fulldisk.TEXT in str(refusal) else ""
+        raise plumbing.DaemonError(f"{directory}{full or f': {refusal}'}") from None
     except OSError as error:
         named = f"{error.filename}: " if error.filename else ""
+        if fulldisk.is_full(error, directory):
+            raise plumbing.DaemonError(f"{named}{fulldisk.WORDS}") from None
         raise plumbing.DaemonError(f"{named}{error.strerror or error}") from None
 
 
@@ -110,6 +126,8 @@ async def serve(daemon: plumbing.Daemon, journal: Journal, files: Files) -> None
         server.kubelets = server.connections.kubelets = Kubelets(registry, files.kubelet, files.kubelet_key, files.authority)
     if options.inside_webhooks:
         server.webhooks.inside = reviewers_of(options, registry)
+    if options.admission_control_config_file:
+        server.admission.pod_security = configured(options, registry)
     if options.audit_log_path:
         server.audit = open_audit(options)
     for name in store.unclaimed():
@@ -138,6 +156,16 @@ def reviewers_of(options: plumbing.Options, registry: Registry) -> dict[str, Rev
         return reviewers(registry, options.inside_webhooks, int(KUBERNETES_MINOR))
     except ValueError as error:
         raise plumbing.DaemonError(f"--inside-webhooks: {error}") from None
+
+
+def configured(options: plumbing.Options, registry: Registry) -> PodSecurity:
+    path = options.admission_control_config_file
+    try:
+        return PodSecurity(registry, admissionconfig.read(Path(path)))
+    except admissionconfig.ConfigurationError as error:
+        raise plumbing.DaemonError(f"--admission-control-config-file: {error}") from None
+    except OSError as error:
+        raise plumbing.DaemonError(f"--admission-control-config-file {error.filename}: {error.strerror}") from None
 
 
 def open_audit(options: plumbing.Options) -> Audit:
@@ -170,7 +198,7 @@ async def open_doors(server: ApiServer, options: plumbing.Options, files: Files,
 
     try:
         context = files.server_context()
-    except (ssl.SSLError, OSError) as error:
+    except TlsError as error:
         raise plumbing.DaemonError(f"--tls-cert-file and its companions: {error}") from None
     secure = await opened(
         f"--bind-address, --secure-port: {address}", lambda door: door.listen_tcp(options.bind_address, options.secure_port, context)

@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
-from hekla.api import batch, core, names
+from hekla.api import batch, names
+from hekla.api.kubernetes import core
+from hekla.api.text.times import instant, stamp
 from hekla.controllers.caches import Caches
 from hekla.controllers.cronjob.controller import CronJobController
-from hekla.controllers.instants import instant, stamp
 from hekla.kube.client import Client
-from hekla.kube.config import load
+from hekla.kube.connection.config import load
 from hekla.kube.errors import ApiError, ServerError
 from hekla.kube.schedule import ScheduleError
 from tests.apiserver_process import ApiServerProcess, shared_apiserver

@@ -6,10 +6,10 @@ import pytest
 
 from hekla.api import batch
 from hekla.api.meta import ObjectMeta
+from hekla.api.text.times import instant, stamp
 from hekla.controllers.cronjob.controller import delay_after_change, job_body
 from hekla.controllers.cronjob.history import surplus
 from hekla.controllers.cronjob.runs import DELTA, Missed, job_name, most_recent, until_next
-from hekla.controllers.instants import instant, stamp
 from hekla.kube.schedule import parse
 
 DAY = "2026-01-01T"

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from hekla.api import core, topology
+from hekla.api import topology
+from hekla.api.kubernetes import core
 from hekla.controllers.hypernode.controller import KEY
 from hekla.kube.client import Client
-from hekla.kube.config import load
+from hekla.kube.connection.config import load
 from hekla.kube.errors import Forbidden
 from tests.apiserver_process import ApiServerProcess, apiserver
 from tests.controllers.cluster import install

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from hekla.api import core, topology
+from hekla.api import topology
+from hekla.api.kubernetes import core
 from hekla.controllers.hypernode.controller import KEY
 from hekla.controllers.hypernode.daemon import FLAGS, options_problem, overlap
 from hekla.kube.client import Client
-from hekla.kube.config import load
+from hekla.kube.connection.config import load
 from hekla.kube.flags import parse
 from tests.apiserver_process import ApiServerProcess, apiserver, shared_apiserver
 from tests.controllers.cluster import PATIENCE, controllers, install

@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from hekla.api import core, topology
+from hekla.api import topology
+from hekla.api.kubernetes import core
 from hekla.kube.cache import Cache
 from hekla.kube.errors import AlreadyExists
 from tests.apiserver_process import ApiServerProcess, shared_apiserver

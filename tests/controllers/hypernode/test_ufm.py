@@ -16,12 +16,13 @@ import msgspec
 import pytest
 import yaml
 
-from hekla.api import core, names, topology
+from hekla.api import names, topology
+from hekla.api.kubernetes import core
 from hekla.controllers.hypernode import ufm
 from hekla.controllers.hypernode.controller import KEY
 from hekla.kube.cache import Cache
 from hekla.kube.errors import ApiError
-from hekla.local.certificates import Authority, Leaf
+from hekla.local.machine.certificates import Authority, Leaf
 from tests.apiserver_process import ApiServerProcess, shared_apiserver
 from tests.controllers.cluster import Cluster, running
 

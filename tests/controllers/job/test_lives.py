@@ -2,7 +2,7 @@
 
 import pytest
 
-from hekla.controllers.instants import instant
+from hekla.api.text.times import instant
 from tests.controllers.job.world import World, job_of, policy, task
 
 

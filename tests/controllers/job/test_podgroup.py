@@ -215,6 +215,9 @@ def test_why_a_group_waits_is_a_complaint_until_it_is_let_in() -> None:
     held = scheduling.PodGroupCondition(type="Unschedulable", status="True", last_transition_time="2026-01-01T00:00:10Z", message="full")
     group.status.conditions = [held, explained]
     assert complaint(job, group) == "PodGroup default:job1 unschedulable, reason: full"
+    ignored = scheduling.PodGroupCondition(type="Ignored", status="True", last_transition_time="2026-01-01T00:00:50Z", message="no plugin")
+    group.status.conditions = [ignored, explained]
+    assert complaint(job, group) == ""
 
 
 def test_names_of_claims_are_the_same_at_every_look() -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from hekla.api import batch, names
 from hekla.controllers import records
-from hekla.controllers.job.mold import Mold, Slot
 from hekla.controllers.job.plugins import plugins_of
+from hekla.controllers.job.pod_template import BodyTemplate, Slot
 from hekla.controllers.job.pods import mold_of
 from hekla.controllers.job.volumes import claim_name
 from hekla.controllers.records import POD
@@ -136,7 +136,7 @@ def test_hints_of_the_job_reach_its_pods() -> None:
 
 def test_a_mold_fills_in_the_index_and_what_follows_from_it() -> None:
     slot = Slot("m")
-    mold = Mold({"name": f"a-{slot.index}", "next": slot.plus(1), "same": f"{slot.index}/{slot.index}", "é": "<m>"}, slot)
+    mold = BodyTemplate({"name": f"a-{slot.index}", "next": slot.plus(1), "same": f"{slot.index}/{slot.index}", "é": "<m>"}, slot)
     assert msgspec.json.decode(mold.body(9)) == {"name": "a-9", "next": "10", "same": "9/9", "é": "<m>"}
 
 

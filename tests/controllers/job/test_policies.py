@@ -5,7 +5,7 @@ import pytest
 
 from hekla.controllers.job.policies import Ruling, Trigger, decide, exit_code, failure, task_completed, triggers
 from hekla.controllers.records import ContainerState, ContainerStatus, Terminated
-from tests.controllers.job.world import UID, job_of, pod_of, policy, task
+from tests.controllers.job.world import UID, World, job_of, pod_of, policy, task
 
 
 @pytest.mark.scenario("controllers", 59)
@@ -79,3 +79,13 @@ def test_old_and_leaving_pods_say_nothing() -> None:
     assert not list(triggers(job, [leaving, marked]))
     job.status.version = 1
     assert not list(triggers(job, [old]))
+
+
+def test_a_timeout_that_is_no_duration_stops_nobody() -> None:
+    """Stored before admission refused it, or past it: its policy is passed over and named, the next one answers."""
+    broken = policy("RestartJob", "PodFailed", timeout="5 minutes")
+    world = World(job_of(task("a", 2), policies=[broken, policy("AbortJob", "*", timeout="9" * 400 + "h"), policy("TerminateJob", "*")]))
+    world.started().fail("train-a-0")
+    world.look()
+    assert world.phase == "Terminating"
+    assert any(event.startswith("PolicyIgnored: a policy's timeout '5 minutes' is no duration") for event in world.events)

@@ -3,7 +3,7 @@
 import pytest
 
 from hekla.api import batch
-from hekla.controllers.instants import stamp
+from hekla.api.text.times import stamp
 from hekla.controllers.job.dependencies import is_up, ready
 from hekla.controllers.job.status import dated, entered, phase_before
 from hekla.controllers.records import ContainerStatus
@@ -45,7 +45,7 @@ def test_one_of_several_dependencies_or_all() -> None:
     for iteration, answer in (("any", True), ("all", False), ("", False)):
         depends = batch.DependsOn(name=["a", "b"], iteration=iteration)
         job = job_of(task("a"), task("b"), task("c", depends_on=depends))
-        pods = {"train-a-0": pod_of(job, "a", 0, "Succeeded")}
-        assert ready(job, job.spec.tasks[2], pods) is answer
+        places = {"a": {0: pod_of(job, "a", 0, "Succeeded")}}
+        assert ready({task.name: task for task in job.spec.tasks}, job.spec.tasks[2], places) is answer
     unknown = job_of(task("a", depends_on=batch.DependsOn(name=["nobody"])))
-    assert not ready(unknown, unknown.spec.tasks[0], {})
+    assert not ready({"a": unknown.spec.tasks[0]}, unknown.spec.tasks[0], {})

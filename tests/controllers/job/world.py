@@ -9,8 +9,8 @@ import msgspec
 
 from hekla.api import batch, names, scheduling
 from hekla.api.meta import ObjectMeta
+from hekla.api.text.times import stamp
 from hekla.controllers import records
-from hekla.controllers.instants import stamp
 from hekla.controllers.job import states
 from hekla.controllers.job.plan import Beside, Plan, View, plan
 from hekla.controllers.job.policies import COMMAND_ISSUED, POD_EVICTED, UNKNOWN, Trigger, decide, from_pod
@@ -72,6 +72,7 @@ class World:
         self.group_phase = group_phase
         self.graceful = graceful
         self.now = 1_000_000.0
+        self.most_pods = 0
         self.inbox: list[Trigger] = []
         self.created: list[str] = []
         self.deleted: list[str] = []
@@ -115,7 +116,7 @@ class World:
     # the controller
 
     def look(self, *triggers: Trigger) -> Plan:
-        made = plan(View(self.job, dict(self.pods), self.group, self.now, [*triggers, *self.inbox]))
+        made = plan(View(self.job, dict(self.pods), self.group, self.now, [*triggers, *self.inbox], self.most_pods))
         self.apply(made)
         return made
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from hekla.api import batch, core, flow
+from hekla.api import batch, flow
+from hekla.api.kubernetes import core
 from hekla.kube.cache import Cache
 from tests.apiserver_process import ApiServerProcess, shared_apiserver
 from tests.controllers.cluster import Cluster, a_task, running
@@ -191,4 +192,24 @@ async def test_a_second_failure_ends_the_flow_and_a_step_may_answer_failures(clu
     await cluster.succeed("saved-b-t-0")
     await phase(cluster, flows, "saved", "Succeed")
     assert cluster.jobs.get("default/saved-c") is None
+    await flows.stop()
+
+
+async def test_the_status_of_a_failed_flow_goes_on(cluster: Cluster) -> None:
+    """A step that ran beside the one that failed ends later, and the flow says so; no further step starts."""
+    flows = await start(cluster, "torn", [{"name": "a"}, {"name": "b"}, after("c", "b")])
+    await cluster.phase("torn-a", "Running")
+    await cluster.phase("torn-b", "Running")
+    await cluster.fail("torn-a-t-0")
+    await phase(cluster, flows, "torn", "Failed")
+    await cluster.succeed("torn-b-t-0")
+
+    def status() -> flow.JobFlowStatus:
+        found = flows.get("default/torn")
+        assert found is not None
+        return found.status
+
+    await cluster.until(lambda: (status().completed_jobs, status().running_jobs) == (["torn-b"], []), lambda: str(status()))
+    assert status().state.phase == "Failed" and cluster.jobs.get("default/torn-c") is None
+    assert status().conditions["torn-b"].phase == "Completed"
     await flows.stop()

@@ -4,7 +4,7 @@ import pytest
 
 from hekla.api import batch, flow, names
 from hekla.api.meta import ObjectMeta
-from hekla.controllers.instants import stamp
+from hekla.api.text.times import stamp
 from hekla.controllers.jobflow.controller import flow_of, job_body
 from hekla.controllers.jobflow.status import next_phase, status_of
 from hekla.kube.workqueue import WorkQueue

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from hekla.api import core, crds, shard
-from hekla.api.apiextensions import CUSTOM_RESOURCE_DEFINITION
+from hekla.api import crds, shard
+from hekla.api.kubernetes import core
+from hekla.api.kubernetes.apiextensions import CUSTOM_RESOURCE_DEFINITION
 from hekla.controllers.sharding.config import KEY
 from hekla.controllers.sharding.controller import ShardingController, differs
 from hekla.kube.cache import Cache
 from hekla.kube.client import Client
-from hekla.kube.config import load
+from hekla.kube.connection.config import load
 from hekla.kube.controller import run
 from hekla.kube.errors import ApiError
 from tests.apiserver_process import ApiServerProcess, shared_apiserver

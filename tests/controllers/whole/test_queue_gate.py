@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from hekla.engine.world import World, policy
-from hekla.kube import config
 from hekla.kube.client import Client
-from hekla.scheduler.carrier import Carrier
+from hekla.kube.connection import config
+from hekla.scheduler.binder import Binder
 from tests.admission.process import admission, install_kinds
 from tests.apiserver_process import ApiServerProcess
 from tests.cluster.api import Api, Tree, steadily
@@ -147,7 +147,7 @@ async def test_only_the_queue_s_gate_is_taken(
     assert status == 201, answer
     async with Client(config.load(str(server.internal_kubeconfig))) as client:
         state = World(policy(plugins=["gang"], actions="allocate")).state
-        carrier = Carrier(client, state, Silent(), "volcano", lambda: None)  # type: ignore[arg-type]
+        carrier = Binder(client, state, Silent(), "volcano", lambda: None)  # type: ignore[arg-type]
         await carrier.lift_gate(f"default/{name}")
     _, answer = server.request("GET", f"{PODS}/{name}")
     assert gates(json.loads(answer)) == after

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from hekla.engine.cycle import hooks_of, open_session
-from hekla.engine.decisions import Decisions
-from hekla.engine.session import Session
-from hekla.engine.tasks import Job, Task
+from hekla.engine.framework.session import Session
+from hekla.engine.model.decisions import Decisions
+from hekla.engine.model.tasks import Job, Task
 from hekla.engine.world import World, policy
 
 SHIPPED = [

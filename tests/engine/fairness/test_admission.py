@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from hekla.engine.framework.policy import Policy, PolicyError
 from hekla.engine.plugins import PLUGINS
-from hekla.engine.policy import Policy, PolicyError
+from hekla.engine.policies import read_policy
 from hekla.engine.world import World, policy
 from tests.engine.fairness.stage import group, job, lone, opened, play, running
 from tests.engine.fairness.test_proportion import Rejecter
@@ -16,7 +17,7 @@ from tests.engine.fairness.test_proportion import Rejecter
 def lenient(name: str, **arguments: Any) -> Policy:
     """A policy as the original reads it: what cannot be used is left out."""
     tree = {"actions": "enqueue", "tiers": [{"plugins": [{"name": name, "arguments": arguments}]}]}
-    return Policy.parse(tree, plugins=PLUGINS, strict=False)
+    return read_policy(tree, plugins=PLUGINS, strict=False)
 
 
 def strictly_refused(name: str, **arguments: Any) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hekla.engine.resources import amounts, exceeding, exceeds_relevant, is_empty, less_equal, less_equal_partly, names
+from hekla.engine.model.resources import amounts, exceeding, exceeds_relevant, is_empty, less_equal, less_equal_partly, names
 from hekla.engine.world import World, policy
 from tests.engine.fairness.stage import group, job
 

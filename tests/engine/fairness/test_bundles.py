@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hekla.engine.bundles import Bundle, approved, bundles_of, in_order, sufficient
+from hekla.engine.actions.bundles import Bundle, approved, bundles_of, in_order, sufficient
 from hekla.engine.world import World, policy
 from tests.engine.fairness.stage import evicted, group, job, lone, opened, task
 
@@ -150,10 +150,11 @@ def test_the_order_of_bundles() -> None:
         "safe": bundle(world, "safe", "safe0", safe=True), "low": bundle(world, "low", "low0"), "mid": bundle(world, "mid", "mid0"),
         "half": bundle(world, "half", "half0"), "other": bundle(world, "other", "other0"),
     }  # fmt: skip
-    # Safe first; then the job that comes last in order; then 1/1 before 1/2 of what is lost for what is gained.
+    # Safe first; then the job that comes last in order, of one priority the younger.
     some = [named[name] for name in ("half", "mid", "low", "safe")]
-    assert order(world, some, "pg-claims", across=False) == ["safe0", "low0", "mid0", "half0"]
-    # q1 deserves nothing and so holds more than its share: it gives before q2, whatever it costs.
+    assert order(world, some, "pg-claims", across=False) == ["safe0", "low0", "half0", "mid0"]
+    # q1 deserves nothing and so holds more than its share: it gives before q2, whatever it costs.  Within it jobs are not compared:
+    # 1/1 goes before 1/2 of what is lost for what is gained.
     some = [named[name] for name in ("other", "half", "mid", "safe")]
     assert order(world, some, "pg-claims", across=True) == ["safe0", "mid0", "half0", "other0"]
 

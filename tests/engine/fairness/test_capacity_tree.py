@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hekla.engine.plugins.capacity import Capacity
+from hekla.engine.plugins.fairness.capacity import Capacity
 from hekla.engine.world import World, policy
 from tests.engine.fairness.stage import bound, evicted, gauges, group, job, lone, names, opened, pipelined, task
 from tests.engine.flags import only

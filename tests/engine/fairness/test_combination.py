@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hekla.engine.plugin import ABSTAIN, Plugin, Victims
+from hekla.engine.framework.plugin import ABSTAIN, Plugin, Victims
 from hekla.engine.world import World, policy
 from tests.engine.fairness.stage import job, lone, names, opened, task
 
@@ -53,8 +53,26 @@ def test_without_a_plugin_nobody_is_a_victim() -> None:
     assert victims([]) == []
 
 
-def test_an_intersection_that_is_empty_leaves_the_next_plugin_free() -> None:
-    assert victims([says("one", "a"), says("two", "b"), says("three", "c")]) == ["c"]
+def test_an_intersection_that_is_empty_ends_its_tier() -> None:
+    assert victims([says("one", "a"), says("two", "b"), says("three", "c")]) == []
+    assert victims([says("one", "a"), says("two", "b"), says("three", "c")], [says("four", "a")]) == ["a"]
+
+
+def test_a_budget_does_not_turn_priorities_round() -> None:
+    """The lower of two is under a budget: its answer and that of priority miss each other, and the higher one is nobody's victim."""
+    world = World(policy(plugins=["priority", "pdb", "conformance"], actions="preempt"))
+    for name, value in (("low", 1), ("mid", 5), ("high", 10)):
+        world.priority_class(name, value)
+    world.nodes("n1", cpu=2)
+    lone(world, "lesser", priority="low", node="n1", cpu=1, labels={"app": "kept"})
+    lone(world, "greater", priority="high", node="n1", cpu=1, labels={"app": "free"})
+    lone(world, "claims", priority="mid", cpu=1)
+    world.state.others.setdefault("PodDisruptionBudget", {})["default/kept"] = {
+        "metadata": {"name": "kept", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "kept"}}},
+        "status": {"disruptionsAllowed": 0},
+    }
+    assert world.run().evictions == []
 
 
 def test_a_tier_that_has_decided_is_the_last_one_asked() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hekla.engine import devicequota
-from hekla.engine.devicequota import Claimed, Devices, Ledger
+from hekla.engine.model.queues import devicequota
+from hekla.engine.model.queues.devicequota import Claimed, Devices, Ledger
 from hekla.engine.world import World, policy
 from tests.engine.fairness.stage import bound, group, job, lone, opened
 

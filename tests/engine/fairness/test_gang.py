@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hekla.engine.tasks import SCHEDULED, Status
-from hekla.engine.victims import in_order
+from hekla.engine.model.tasks import SCHEDULED, Status
+from hekla.engine.placement.victims import in_order
 from hekla.engine.world import World, policy
 from tests.engine.fairness.stage import bound, conditions, evicted, group, job, lone, names, opened, pipelined, task, terminating
 

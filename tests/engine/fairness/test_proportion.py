@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from hekla.engine.plugin import PERMIT, REJECT, Plugin
-from hekla.engine.plugins.proportion import Proportion
-from hekla.engine.tasks import Job
+from hekla.engine.framework.plugin import PERMIT, REJECT, Plugin
+from hekla.engine.model.tasks import Job
+from hekla.engine.plugins.fairness.proportion import Proportion
 from hekla.engine.world import World, policy
 from tests.engine.fairness.stage import bound, evicted, gauges, group, lone, opened
 from tests.engine.flags import only

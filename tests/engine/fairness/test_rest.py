@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hekla.engine.plugins.capacity import Capacity
-from hekla.engine.tasks import Status
+from hekla.engine.model.tasks import Status
+from hekla.engine.plugins.fairness.capacity import Capacity
 from hekla.engine.world import World, policy
 
 SEEDS = st.integers(0, 2**40)
@@ -166,7 +166,7 @@ def test_what_is_freed_is_taken_by_whom_it_was_freed_for(name: str, seed: int) -
 
 def story(name: str, seed: int) -> str:
     """A digest of all that is decided in a random cluster."""
-    from hekla.scheduler.tape import encoded
+    from hekla.scheduler.recording import encoded
 
     world = drawn(name, seed)
     digest = hashlib.sha256()

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hekla.engine.plugin import PERMIT
-from hekla.engine.plugins.capacity import Capacity
-from hekla.engine.session import Session
-from hekla.engine.tasks import Status, Task
-from hekla.engine.victims import in_order
+from hekla.engine.framework.plugin import PERMIT
+from hekla.engine.framework.session import Session
+from hekla.engine.model.tasks import Status, Task
+from hekla.engine.placement.victims import in_order
+from hekla.engine.plugins.fairness.capacity import Capacity
 from hekla.engine.world import World, policy
 from tests.engine.fairness.stage import group, opened
-from tests.engine.fairness.verdicts import Kin, Verdicts
+from tests.engine.fairness.verdicts import SpreadPeers, Verdicts
 
 GPU, RDMA = "nvidia.com/gpu", "example.com/rdma"
 NAMES = ("cpu", "memory", GPU, RDMA, "pods")
@@ -67,7 +67,7 @@ def page(plugin: Capacity, levels: int) -> Verdicts:
     """The page's view of the plugin's tree; how ceilings come about is compared elsewhere."""
     return Verdicts(
         [
-            Kin(
+            SpreadPeers(
                 name,
                 [above.name for above in reversed(one.ancestors)],
                 bool(one.children),
@@ -83,6 +83,7 @@ def page(plugin: Capacity, levels: int) -> Verdicts:
             for name, one in plugin.branches.items()
         ],
         levels,
+        plugin.session.total,
     )
 
 

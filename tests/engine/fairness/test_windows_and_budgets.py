@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hekla.engine.durations import seconds, zone
-from hekla.engine.nodes import NodeView
-from hekla.engine.plugin import Plugin
-from hekla.engine.plugins.tdm import trouble, window
-from hekla.engine.policy import PolicyError
+from hekla.engine.framework.plugin import Plugin
+from hekla.engine.framework.policy import PolicyError
+from hekla.engine.model.durations import seconds, zone
+from hekla.engine.model.nodes import NodeView
+from hekla.engine.placement.placer import placer_of
+from hekla.engine.plugins.fairness.tdm import trouble, window
 from hekla.engine.world import World, policy
 from tests.engine.fairness.stage import bound, evicted, group, job, lone, names, opened, task
 
@@ -72,7 +73,7 @@ def test_who_may_use_lent_nodes_and_when() -> None:
     lone(world, "noted", cpu=1, annotations={"volcano.sh/preemptable": "true"})
     session = opened(world)
     feasible = {
-        name: {world.state.nodes.names[row] for row in session.hooks.pipeline.feasible(session, task(world, name)).nonzero()[0]}
+        name: {world.state.nodes.names[row] for row in placer_of(session).feasible(session, task(world, name)).nonzero()[0]}
         for name in ("any", "none", "labelled", "noted")
     }
     assert feasible == {"any": {"plain", "n1"}, "noted": {"plain", "n1"}, "none": {"plain"}, "labelled": {"plain"}}

@@ -50,7 +50,7 @@ def past(left: Mapping[str, float], right: Mapping[str, float], asked: Mapping[s
 
 
 @dataclass
-class Kin:
+class SpreadPeers:
     """A queue of the tree."""
 
     name: str
@@ -87,11 +87,13 @@ class Kin:
 class Verdicts:
     """Of a tree of queues."""
 
-    def __init__(self, kin: Iterable[Kin], levels: int) -> None:
+    def __init__(self, kin: Iterable[SpreadPeers], levels: int, total: Mapping[str, float]) -> None:
+        """`total`: what the cluster has."""
         self.kin = {one.name: one for one in kin}
         self.levels = levels
+        self.total = total
 
-    def path(self, queue: str) -> list[Kin]:
+    def path(self, queue: str) -> list[SpreadPeers]:
         return [self.kin[name] for name in (queue, *self.kin[queue].above)]
 
     def hold(self, queue: str, request: Amounts, times: float) -> None:
@@ -127,7 +129,36 @@ class Verdicts:
         own = self.kin[queue]
         if not own.is_open or own.children:
             return False
-        return not any(beyond(plus(one.held, asked), one.ceiling, asked) for one in self.path(queue))
+        if any(beyond(plus(one.held, asked), one.ceiling, asked) for one in self.path(queue)):
+            return False
+        return not any(self.takes_what_is_kept(queue, name, asked[name]) for name in asked_of(asked))
+
+    def takes_what_is_kept(self, queue: str, resource: str, asked: float) -> bool:
+        """Whether the queue would take room that is kept for others' guarantees, in the cluster or below a ceiling (decision 0341)."""
+        if all(one.guarantee.get(resource, 0.0) < EPS for one in self.kin.values()):
+            return False
+        own = self.kin[queue]
+        unused = max(own.guarantee.get(resource, 0.0) - own.held.get(resource, 0.0), 0.0)
+        for name in own.above:
+            above = self.kin[name]
+            before, after = (self.reserved_below(name, resource, queue, more) for more in (0.0, asked))
+            kept = before - above.held.get(resource, 0.0) - unused
+            most = above.ceiling.get(resource, float("inf"))
+            if name == ROOT:
+                most = min(most, self.total.get(resource, 0.0))
+            if kept > EPS and after > before and after > most + EPS:
+                return True
+        return False
+
+    def reserved(self, name: str, resource: str, queue: str, more: float) -> float:
+        """What a queue holds or is guaranteed, whichever is more; of one above others what they reserve counts as held."""
+        own = self.kin[name]
+        held = self.reserved_below(name, resource, queue, more) if own.children else own.held.get(resource, 0.0) + more * (name == queue)
+        return max(own.guarantee.get(resource, 0.0), held)
+
+    def reserved_below(self, name: str, resource: str, queue: str, more: float) -> float:
+        below = (one.name for one in self.kin.values() if one.above and one.above[0] == name)
+        return sum(self.reserved(one, resource, queue, more) for one in below)
 
     def enqueueable(self, queue: str, minimum: Amounts | None) -> bool:
         own = self.kin[queue]

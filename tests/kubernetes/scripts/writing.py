@@ -117,6 +117,7 @@ def strategic() -> Iterator[Step]:
     yield patch(tolerations=[{"key": "l", "operator": "Exists"}])
     yield patch(volumes=[{"name": "v", "emptyDir": {}}, {"name": "w", "hostPath": {"path": "/"}}])
     yield patch(volumes=[{"name": "v", "$retainKeys": ["name", "configMap"], "configMap": {"name": "m"}}])
+    yield patch(volumes=[{"name": "new", "$retainKeys": ["name", "emptyDir"], "emptyDir": {}}])
     yield patch(volumes=[{"$patch": "replace"}, {"name": "only", "emptyDir": {}}])
     yield patch(**{"$deleteFromPrimitiveList/none": ["x"]})
     yield Step("PATCH", one, {"spec": {"minReadySeconds": 2**40 + 5}}, STRATEGIC, query={"dryRun": "All"})

@@ -9,15 +9,15 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from .env import Env
-from .hcclrank import HcclRank
-from .mpi import Mpi
-from .plugin import Companion, Plugin, PluginError
-from .pytorch import PyTorch
-from .ray import Ray
-from .ssh import Ssh
-from .svc import Svc
-from .tensorflow import TensorFlow
+from hekla.controllers.job.plugins.env import Env
+from hekla.controllers.job.plugins.hcclrank import HcclRank
+from hekla.controllers.job.plugins.mpi import Mpi
+from hekla.controllers.job.plugins.plugin import Companion, Plugin, PluginError
+from hekla.controllers.job.plugins.pytorch import PyTorch
+from hekla.controllers.job.plugins.ray import Ray
+from hekla.controllers.job.plugins.ssh import Ssh
+from hekla.controllers.job.plugins.svc import Svc
+from hekla.controllers.job.plugins.tensorflow import TensorFlow
 
 if TYPE_CHECKING:
     from hekla.api import batch

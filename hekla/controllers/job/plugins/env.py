@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hekla.api import batch, names
-from hekla.controllers.job.mold import Slot
-
-from .arguments import Arguments
-from .plugin import Companion, Tree, add_env, all_containers, variable
+from hekla.controllers.job.plugins.arguments import Arguments
+from hekla.controllers.job.plugins.plugin import Companion, Tree, add_env, all_containers, variable
+from hekla.controllers.job.pod_template import Slot
 
 
 class Env:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hekla.api import batch, names
-from hekla.controllers.job.mold import Slot
-
-from .arguments import Arguments
-from .hosts import task_named
-from .plugin import Companion, Tree, main_containers
+from hekla.controllers.job.plugins.arguments import Arguments
+from hekla.controllers.job.plugins.hosts import task_named
+from hekla.controllers.job.plugins.plugin import Companion, Tree, main_containers
+from hekla.controllers.job.pod_template import Slot
 
 
 class HcclRank:

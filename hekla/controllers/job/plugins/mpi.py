@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hekla.api import batch
-from hekla.controllers.job.mold import Slot
-
-from .arguments import Arguments
-from .hosts import hosts, task_named
-from .plugin import Companion, Tree, add_env, add_port, all_containers, variable
+from hekla.controllers.job.plugins.arguments import Arguments
+from hekla.controllers.job.plugins.hosts import hosts, task_named
+from hekla.controllers.job.plugins.plugin import Companion, Tree, add_env, add_port, all_containers, variable
+from hekla.controllers.job.pod_template import Slot
 
 
 class Mpi:

@@ -12,9 +12,8 @@ from typing import Any, Protocol
 
 from hekla.api import batch
 from hekla.api.kinds import Kind
-from hekla.controllers.job.mold import Slot
-
-from .arguments import Arguments
+from hekla.controllers.job.plugins.arguments import Arguments
+from hekla.controllers.job.pod_template import Slot
 
 Tree = dict[str, Any]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hekla.api import batch, core, names
-from hekla.controllers.job.mold import Slot
-
-from .arguments import Arguments
-from .hosts import host, task_named
-from .plugin import Companion, PluginError, Tree, add_port, main_containers, object_meta
-from .svc import own_pods
+from hekla.api import batch, names
+from hekla.api.kubernetes import core
+from hekla.controllers.job.plugins.arguments import Arguments
+from hekla.controllers.job.plugins.hosts import host, task_named
+from hekla.controllers.job.plugins.plugin import Companion, PluginError, Tree, add_port, main_containers, object_meta
+from hekla.controllers.job.plugins.svc import own_pods
+from hekla.controllers.job.pod_template import Slot
 
 
 class Ray:

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from hekla.api import batch, core, names
-from hekla.controllers.job.mold import Slot
-
-from .arguments import Arguments
-from .hosts import domain, hostname, pod_spec
-from .plugin import Companion, Tree, add_mount, add_volume, all_containers, object_meta
+from hekla.api import batch, names
+from hekla.api.kubernetes import core
+from hekla.controllers.job.plugins.arguments import Arguments
+from hekla.controllers.job.plugins.hosts import check_length, domain, hostname, letters, pod_spec
+from hekla.controllers.job.plugins.plugin import Companion, Tree, add_mount, add_volume, all_containers, object_meta
+from hekla.controllers.job.pod_template import Slot
 
 DEFAULT_PATH = "/root/.ssh"
 DEFAULT_PORT = 22
@@ -32,13 +32,12 @@ class Ssh:
         self.path = self.arguments.text("ssh-key-file-path")
 
     def companions(self, job: batch.Job) -> list[Companion]:
-        config = base64.b64encode(self.config(job).encode()).decode()
         return [
             Companion(
                 core.SECRET,
                 secret_name(job),
                 make=lambda: self._secret(job),
-                outdated=lambda existing: (existing.get("data") or {}).get("config") != config,
+                outdated=lambda existing: (existing.get("data") or {}).get("config") != _encoded(self.config(job)),
             )
         ]
 
@@ -61,19 +60,29 @@ class Ssh:
     def config(self, job: batch.Job) -> str:
         """The client configuration: every host of the job by its short name, at the port in use."""
         lines = ["StrictHostKeyChecking no", "UserKnownHostsFile /dev/null"]
+        length = sum(letters(task, self._length(job, task)) for task in job.spec.tasks if not pod_spec(task).get("hostname"))
+        check_length(length, sum(task.replicas for task in job.spec.tasks), f"Secret {secret_name(job)} with the job's hosts")
         for task in job.spec.tasks:
             fixed = bool(pod_spec(task).get("hostname"))
             for index in range(min(task.replicas, 1) if fixed else task.replicas):
                 short = hostname(job.metadata.name, task, index)
-                lines += [f"Host {short}", f"  HostName {short}.{domain(job.metadata.name, task)}", f"  Port {self.port}"]
+                lines += self._lines(short, domain(job.metadata.name, task))
         return "\n".join(lines) + "\n"
+
+    def _lines(self, short: str, domain: str) -> list[str]:
+        return [f"Host {short}", f"  HostName {short}.{domain}", f"  Port {self.port}"]
+
+    def _length(self, job: batch.Job, task: batch.TaskSpec) -> int:
+        """How long the entry of a host is; the host's index counted once."""
+        short = hostname(job.metadata.name, task, "")
+        return sum(len(line) + 1 for line in self._lines(short, domain(job.metadata.name, task)))
 
     def _secret(self, job: batch.Job) -> Tree:
         private, public = self._keys()
         contents = dict(zip(KEYS, (private, public, public, self.config(job)), strict=True))
         return {
             "metadata": object_meta(job, secret_name(job)),
-            "data": {key: base64.b64encode(text.encode()).decode() for key, text in contents.items()},
+            "data": {key: _encoded(text) for key, text in contents.items()},
         }
 
     def _keys(self) -> tuple[str, str]:
@@ -86,6 +95,10 @@ class Ssh:
         )
         public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
         return private.decode(), public.decode() + "\n"
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
 
 
 def secret_name(job: batch.Job) -> str:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hekla.api import batch, core, names, networking
-from hekla.controllers.job.mold import Slot
-
-from .arguments import Arguments
-from .hosts import hosts
-from .plugin import Companion, Tree, add_env, add_mount, add_volume, all_containers, object_meta
+from hekla.api import batch, names
+from hekla.api.kubernetes import core, networking
+from hekla.api.sizes import MOST_TASKS
+from hekla.controllers.job.plugins.arguments import Arguments
+from hekla.controllers.job.plugins.hosts import check_length, host, hosts, letters, pod_spec
+from hekla.controllers.job.plugins.plugin import Companion, PluginError, Tree, add_env, add_mount, add_volume, all_containers, object_meta
+from hekla.controllers.job.pod_template import Slot
 
 MOUNT_PATH = "/etc/volcano"
 
@@ -45,6 +46,11 @@ class Svc:
         spec["hostname"] = spec.get("hostname") or pod["metadata"]["name"]
         spec["subdomain"] = spec.get("subdomain") or job.metadata.name
         config_map = config_map_name(job)
+        if len(job.spec.tasks) > MOST_TASKS and self.arguments.flag("inject-hosts-env"):
+            raise PluginError(
+                f"every container would get variables for {len(job.spec.tasks)} tasks, and {MOST_TASKS} is the most: "
+                "say --inject-hosts-env=false"
+            )
         variables = [
             {"name": name, "valueFrom": {"configMapKeyRef": {"name": config_map, "key": name}}}
             for other in job.spec.tasks
@@ -79,6 +85,8 @@ def own_pods(job: batch.Job) -> dict[str, str]:
 def host_lists(job: batch.Job) -> dict[str, str]:
     """The data of the ConfigMap: for each task a file of hosts, and the two variables."""
     data: dict[str, str] = {}
+    length = sum(letters(task, len(host(job.metadata.name, task, "")) + 1) for task in job.spec.tasks if not pod_spec(task).get("hostname"))
+    check_length(2 * length, sum(task.replicas for task in job.spec.tasks), f"ConfigMap {config_map_name(job)} with the job's hosts")
     for task in job.spec.tasks:
         found = hosts(job.metadata.name, task)
         data[f"{task.name.replace('-', '_')}.host"] = "\n".join(found)

@@ -6,11 +6,10 @@ import json
 from collections.abc import Sequence
 
 from hekla.api import batch
-from hekla.controllers.job.mold import Slot
-
-from .arguments import Arguments
-from .hosts import host, task_named
-from .plugin import Companion, Tree, add_env, main_containers, variable
+from hekla.controllers.job.plugins.arguments import Arguments
+from hekla.controllers.job.plugins.hosts import check_length, host, letters, task_named
+from hekla.controllers.job.plugins.plugin import Companion, Tree, add_env, main_containers, variable
+from hekla.controllers.job.pod_template import Slot
 
 ROLES = ("ps", "worker", "chief", "evaluator")
 
@@ -36,6 +35,8 @@ class TensorFlow:
                 role_of_task = role
             member = task_named(job, named)
             if member is not None and member.replicas:
+                entry = len(host(job.metadata.name, member, "")) + len(f'"",:{port}')
+                check_length(letters(member, entry), member.replicas, f"TF_CONFIG with the hosts of task {named}")
                 cluster[role] = [f"{host(job.metadata.name, member, index)}:{port}" for index in range(member.replicas)]
         described = json.dumps({"cluster": cluster, "task": {"type": role_of_task, "index": slot.index}}, separators=(",", ":")).replace(
             f'"{slot.index}"', slot.index

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from hekla.api.quantity import Quantity, QuantityError
+from hekla.api.text.quantity import LONGEST, Quantity, QuantityError
 from hekla.local.apiserver.objects.errors import BadBody
 
 Wire = str | int | float
@@ -22,10 +22,12 @@ def _canonical(value: Wire) -> str:
 def canonical(value: Wire) -> str:
     """The text that is stored.  Raises BadBody."""
     if type(value) is str:
+        if len(value) > LONGEST:
+            raise BadBody(f"a quantity has at most {LONGEST} characters, this one has {len(value)}", code=422, reason="Invalid")
         try:
             return _canonical(value.strip())
         except QuantityError as error:
-            raise BadBody(error.wire) from None
+            raise BadBody(error.wire + error.hint) from None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > 1e300:
         raise BadBody("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
     try:

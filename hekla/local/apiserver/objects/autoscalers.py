@@ -6,9 +6,8 @@ v1 client writes it back (Kubernetes keeps it in annotations; clients of v1 that
 
 from __future__ import annotations
 
-from typing import Any
+from hekla.api.trees import Json
 
-Json = dict[str, Any]
 _SPEC, _STATUS = "targetCPUUtilizationPercentage", "currentCPUUtilizationPercentage"
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from hekla.local.apiserver.kind import ALL_VERBS, Kind, Strategy, Subresource
-from hekla.local.apiserver.objects import autoscalers, columns, decode, events, fields, names, strategies, warnings
+from hekla.local.apiserver.objects import autoscalers, columns, events, names, strategies, warnings
 from hekla.local.apiserver.objects import scale as scaling
+from hekla.local.apiserver.objects.encoding import decode, fields
+from hekla.local.apiserver.objects.kind import ALL_VERBS, Kind, Strategy, Subresource
 
 _READ_WRITE = ("get", "patch", "update")
 STATUS = Subresource(_READ_WRITE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hekla.api.fielderrors import (
+from hekla.api.text.fielderrors import (
     duplicate,
     forbidden,
     invalid,

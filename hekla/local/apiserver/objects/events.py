@@ -5,9 +5,7 @@ Stored is the v1 form; what only the newer form knows (note, regarding, ...) map
 
 from __future__ import annotations
 
-from typing import Any
-
-Json = dict[str, Any]
+from hekla.api.trees import Json
 
 _STORED_TO_NEW = {
     "involvedObject": "regarding",

@@ -10,13 +10,11 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from hekla.local.apiserver.objects import fields
+from hekla.local.apiserver.objects.encoding import fields
 
 if TYPE_CHECKING:
     from hekla.cel.environment import Program
     from hekla.cel.types import Type
-
-Json = dict[str, Any]
 
 
 class Unusable(Exception):

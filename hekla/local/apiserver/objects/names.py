@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from hekla.api.syntax import (
+from hekla.api.text.syntax import (
     Reasons,
     checked,
     configuration_key,

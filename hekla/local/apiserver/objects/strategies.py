@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Collection
-from typing import Any
 
-from hekla.local.apiserver.fresh import now
-from hekla.local.apiserver.kind import FieldError, Moulded, Parts, nothing
+from hekla.api.trees import Json
 from hekla.local.apiserver.objects.defaults import DEFAULTS
 from hekla.local.apiserver.objects.defaults.pod import first_status
+from hekla.local.apiserver.objects.kind import FieldError, Moulded, Parts, nothing
+from hekla.local.apiserver.objects.new_objects import now
 from hekla.local.apiserver.objects.texts import OF_POD
 from hekla.local.apiserver.objects.validation import (
     core,
@@ -33,7 +33,6 @@ from hekla.local.apiserver.objects.validation import (
 from hekla.local.apiserver.objects.validation.metadata import metadata
 from hekla.local.apiserver.objects.zeros import ZEROS
 
-Json = dict[str, Any]
 Check = Callable[[Json], list[FieldError]]
 CheckUpdate = Callable[[Json, Json], list[FieldError]]
 
@@ -349,7 +348,8 @@ def _update_daemon_set(new: Json, old: Json) -> None:
     """An annotation of former times counts the changes of the template."""
     keep_status(new, old)
     template, before = ((tree.get("spec") or {}).get("template") for tree in (new, old))
-    count = int((old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION) or 1) + (template != before)
+    said = str((old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION) or "1")
+    count = (int(said) if said.isascii() and said.isdigit() and len(said) < 20 else 1) + (template != before)
     new["metadata"].setdefault("annotations", {})[TEMPLATE_GENERATION] = str(count)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-Json = dict[str, Any]
+from hekla.api.trees import Json
 
 DAY = rb"(?:(?:0[13-9]|1[0-2])-(?:0[1-9]|[12]\d|30)|(?:0[13578]|1[02])-31|02-(?:0[1-9]|1\d|2[0-8]))"
 TIME = rb"20\d\d-" + DAY + rb"T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\dZ"

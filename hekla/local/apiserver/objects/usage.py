@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Any
 
 import msgspec
 
-from hekla.api.quantity import ZERO, Quantity
+from hekla.api.text.quantity import ZERO, Quantity
+from hekla.api.trees import Json
 from hekla.local.apiserver.objects.amounts import amount
 from hekla.local.apiserver.objects.defaults.pod import qos_class
 
-Json = dict[str, Any]
 Usage = dict[str, Quantity]
 
 ONE = Quantity.of_whole(1)

@@ -7,14 +7,15 @@ costs next to nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
+from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.amounts import amount
+from hekla.local.apiserver.objects.custom.schema import unknown_formats
 from hekla.local.apiserver.objects.errors import shown
-from hekla.local.apiserver.objects.schema import unknown_formats
 
-Json = dict[str, Any]
 Warnings = Callable[[Json, Json | None], list[str]]
 """(new, old or None) -> texts"""
 
@@ -103,7 +104,7 @@ def template_at(*path: str, named: bool = False) -> Warnings:
         for step in path:
             found = found.get(step) or {}
         own = of_name(tree, "Pod names and hostnames") if named and old is None else ()
-        return [*own, *of_pod(found.get("spec") or {}, found.get("metadata") or {}, prefix)]
+        return [*own, *islice(of_pod(found.get("spec") or {}, found.get("metadata") or {}, prefix), MOST)]
 
     return warnings
 
@@ -154,13 +155,17 @@ def _containers(spec: Json, at: str) -> Iterator[str]:
         yield from _ports(ports)
 
 
+MOST, MOST_ALIKE = 1000, 100
+"""Warnings of one pod, and ports of one number that each other of that number is compared with."""
+
+
 def _ports(ports: list[tuple[str, Json]]) -> Iterator[str]:
     numbers: dict[tuple[Any, Any], list[tuple[str, Json]]] = {}
     names: dict[str, str] = {}
     said: list[str] = []
     for path, port in ports:
         same = numbers.setdefault((port.get("containerPort"), port.get("protocol")), [])
-        for other_path, other in same:
+        for other_path, other in same[:MOST_ALIKE]:
             mine, theirs = port.get("hostPort") or 0, other.get("hostPort") or 0
             here, there = port.get("hostIP") or "", other.get("hostIP") or ""
             if (here, mine) == (there, theirs):

@@ -7,9 +7,9 @@ holds too many to write down what says nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-Json = dict[str, Any]
+from hekla.api.trees import Json
+
 RBAC = "rbac.authorization.k8s.io"
 
 

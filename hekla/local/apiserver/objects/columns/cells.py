@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import datetime
-from functools import lru_cache
 from typing import Any
 
-from hekla.local.apiserver.kind import Column, Json
+from hekla.api.text.times import instant
+from hekla.api.trees import Json
+from hekla.local.apiserver.objects.kind import Column
 
 Cell = Callable[[Json, float], Any]
 NONE, UNKNOWN, UNSET = "<none>", "<unknown>", "<unset>"
-
-
-@lru_cache(maxsize=8192)
-def seconds(timestamp: str) -> float:
-    """RFC 3339 -> seconds since the epoch.  Raises ValueError."""
-    return datetime.fromisoformat(timestamp).timestamp()
 
 
 def duration(length: float) -> str:
@@ -53,7 +47,7 @@ def age(timestamp: Any, now: float) -> str:
     if not isinstance(timestamp, str) or not timestamp:
         return UNKNOWN
     try:
-        return duration(now - seconds(timestamp))
+        return duration(now - instant(timestamp))
     except ValueError:
         return "<invalid>"
 

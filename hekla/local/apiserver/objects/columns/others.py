@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import zip_longest
 from typing import Any
 
-from hekla.local.apiserver.kind import Json
+from hekla.api.trees import Json
 from hekla.local.apiserver.objects.columns.cells import (
     AGE,
     CREATED,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from hekla.local.apiserver.kind import Json
-from hekla.local.apiserver.objects.columns.cells import AGE, NAME, NONE, at, cell, column, duration, seconds, wide
+from hekla.api.text.times import instant
+from hekla.api.trees import Json
+from hekla.local.apiserver.objects.columns.cells import AGE, NAME, NONE, at, cell, column, duration, wide
 
 
 class Summary(NamedTuple):
@@ -102,7 +103,7 @@ def _ending(ended: Json) -> str:
 def _finished(container: Json) -> float:
     moment = at(container, "lastState", "terminated", "finishedAt")
     try:
-        return seconds(moment) if isinstance(moment, str) else 0.0
+        return instant(moment) if isinstance(moment, str) else 0.0
     except ValueError:
         return 0.0
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hekla.local.apiserver.kind import Json
+from hekla.api.text.times import instant
+from hekla.api.trees import Json
 from hekla.local.apiserver.objects.columns.cells import (
     AGE,
     NAME,
@@ -17,7 +18,6 @@ from hekla.local.apiserver.objects.columns.cells import (
     duration,
     labels,
     number,
-    seconds,
     selector,
     wide,
 )
@@ -55,7 +55,7 @@ def _duration(job: Json, now: float) -> str:
     start, end = at(job, "status", "startTime"), at(job, "status", "completionTime")
     if not start:
         return ""
-    return duration((seconds(end) if end else now) - seconds(start))
+    return duration((instant(end) if end else now) - instant(start))
 
 
 def _count(name: str, *path: str, description: str = "") -> Any:

@@ -7,12 +7,10 @@ only adds what is missing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+from hekla.api.trees import Json
 from hekla.local.apiserver.objects.defaults import core, others, workloads
 from hekla.local.apiserver.objects.defaults.pod import pod
-
-Json = dict[str, Any]
 
 DEFAULTS: dict[tuple[str, str], Callable[[Json], None]] = {
     ("", "Pod"): pod,

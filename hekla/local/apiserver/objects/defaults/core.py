@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from hekla.api.trees import Json
 from hekla.local.apiserver.objects.defaults.workloads import fill
-
-Json = dict[str, Any]
 
 
 def _namespace(tree: Json) -> None:

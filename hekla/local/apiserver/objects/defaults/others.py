@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from hekla.api.trees import Json
 from hekla.local.apiserver.objects.defaults.workloads import fill
 
-Json = dict[str, Any]
 RBAC = "rbac.authorization.k8s.io"
 
 

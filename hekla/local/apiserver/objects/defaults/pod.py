@@ -10,11 +10,10 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
-from hekla.local.apiserver.fresh import now
+from hekla.api.trees import Json
 from hekla.local.apiserver.objects.amounts import amount
+from hekla.local.apiserver.objects.new_objects import now
 from hekla.podrules.resources import OF_PODS, PAGES, aggregate, amounts
-
-Json = dict[str, Any]
 
 SOURCE_DEFAULTS: dict[str, dict[str, object]] = {
     "rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from hekla.api.trees import Json
 from hekla.local.apiserver.objects.defaults import pod as pods
-
-Json = dict[str, Any]
 
 
 def fill(tree: Json, **values: Any) -> Json:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Callable, Collection
-from typing import Any
+from collections.abc import Callable, Collection, Hashable
 
-from hekla.api import addresses
-from hekla.api.fieldrules import Errors, label_key
-from hekla.local.apiserver.objects import documents, names
+from hekla.api.text import addresses
+from hekla.api.text.fieldrules import Errors, label_key
+from hekla.api.trees import Json
+from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.amounts import amount
+from hekla.local.apiserver.objects.encoding import documents
+from hekla.local.apiserver.objects.encoding.typecheck import type_name
 from hekla.local.apiserver.objects.errors import BadBody, duplicate, forbidden, invalid, required, too_long
-from hekla.local.apiserver.objects.typecheck import type_name
+from hekla.local.apiserver.objects.identity import identity
 from hekla.local.apiserver.objects.validation.metadata import immutable, metadata
 from hekla.local.apiserver.objects.validation.resources import amounts
 from hekla.local.apiserver.objects.validation.taints import taints
-
-Json = dict[str, Any]
 
 LARGEST_DATA = 1024 * 1024
 _FROZEN = "field is immutable when `immutable` is set"
@@ -138,11 +138,11 @@ def node(tree: Json) -> Errors:
 def node_update(new: Json, old: Json) -> Errors:
     found = node(new)
     spec, before = new.get("spec") or {}, old.get("spec") or {}
-    seen: list[Json] = []
+    seen: set[Hashable] = set()
     for position, address in enumerate((new.get("status") or {}).get("addresses") or ()):
-        if address in seen:
+        if identity(address) in seen:
             found.append(duplicate(f"status.addresses[{position}]", address))
-        seen.append(address)
+        seen.add(identity(address))
     ranges, previous = spec.get("podCIDRs") or [], before.get("podCIDRs") or []
     rule = 'node updates may not change podCIDR except from "" to valid'
     if previous and len(ranges) != len(previous):

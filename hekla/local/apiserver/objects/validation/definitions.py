@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from hekla.api.fieldrules import Errors
-from hekla.local.apiserver.objects import names, rules, schema_errors
+from hekla.api.text.fieldrules import Errors
+from hekla.api.trees import Json
+from hekla.local.apiserver.objects import names
+from hekla.local.apiserver.objects.custom import rules, schema_errors
+from hekla.local.apiserver.objects.custom.schema import expression
 from hekla.local.apiserver.objects.errors import forbidden, invalid, not_supported, required
-from hekla.local.apiserver.objects.schema import expression
 from hekla.local.apiserver.objects.validation.metadata import immutable, metadata
-
-Json = dict[str, Any]
 
 APPROVED = "api-approved.kubernetes.io"
 PROTECTED = re.compile(r"(.*\.)?(k8s|kubernetes)\.io").fullmatch

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from hekla.api.fieldrules import Errors, label_key
+from hekla.api.text.fieldrules import Errors, label_key
+from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.errors import duplicate, forbidden, invalid, not_supported, required, too_long, too_many
 from hekla.local.apiserver.objects.validation import policies
@@ -14,8 +15,6 @@ from hekla.local.apiserver.objects.validation.metadata import fixed_text, immuta
 from hekla.podrules.drivers import driver_name
 from hekla.podrules.placement import node_selector
 from hekla.podrules.resources import is_extended
-
-Json = dict[str, Any]
 
 MOST_REQUESTS = MOST_CONSTRAINTS = MOST_CONFIGURATIONS = MOST_SELECTORS = 32
 MOST_OPTIONS, MOST_USERS, MOST_DEVICES, MOST_SPECIAL_DEVICES = 8, 256, 128, 64

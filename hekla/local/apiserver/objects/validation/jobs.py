@@ -7,16 +7,15 @@ from collections.abc import Callable
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from hekla.api import addresses
-from hekla.api.fieldrules import Errors, label_key, not_negative, one_of, selector
-from hekla.local.apiserver.kind import FieldError
+from hekla.api.text import addresses
+from hekla.api.text.fieldrules import Errors, label_key, not_negative, one_of, selector
+from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.errors import duplicate, invalid, not_supported, required, too_long, too_many
+from hekla.local.apiserver.objects.kind import FieldError
 from hekla.local.apiserver.objects.validation import pod as pods
 from hekla.local.apiserver.objects.validation.metadata import counts, immutable, matches, metadata
 from hekla.local.apiserver.objects.validation.workloads import unmatched
-
-Json = dict[str, Any]
 
 ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
 LONGEST_MANAGER = 63
@@ -139,12 +138,14 @@ def _exit_codes(codes: Json, path: str, containers: set[str], found: Errors) -> 
         found.append(invalid(f"{path}.values", codes.get("values"), "at least one value is required"))
     elif len(values) > MOST_CODES:
         found.append(too_many(f"{path}.values", len(values), MOST_CODES))
+    seen: set[int] = set()
     for position, value in enumerate(values):
         where = f"{path}.values[{position}]"
         if operator == "In" and value == 0:
             found.append(invalid(where, value, "must not be 0 for the In operator"))
-        if value in values[:position]:
+        if value in seen:
             found.append(duplicate(where, value))
+        seen.add(value)
     if values != sorted(values):
         found.append(invalid(f"{path}.values", values, "must be ordered"))
 

@@ -6,11 +6,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from hekla.api.fieldrules import Errors, check_annotations, label_key, labels, not_negative
+from hekla.api.text.fieldrules import Errors, check_annotations, label_key, labels, not_negative
+from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.errors import invalid
-
-Json = dict[str, Any]
 
 _STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 

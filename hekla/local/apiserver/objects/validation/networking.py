@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from typing import Any
 
-from hekla.api import addresses
-from hekla.api.fieldrules import Errors, selector
+from hekla.api.text import addresses
+from hekla.api.text.fieldrules import Errors, selector
+from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.errors import forbidden, invalid, not_supported, required, too_long
 from hekla.local.apiserver.objects.validation.metadata import fixed_text, immutable, metadata
-
-Json = dict[str, Any]
 
 LONGEST_CONTROLLER = 250
 _WILDCARD = r"\*\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
@@ -220,7 +218,7 @@ def reference(value: Json, path: str, found: Errors) -> None:
 
 def ingress_status(new: Json, old: Json) -> Errors:
     found = metadata(new)
-    known = [entry.get("ip") for entry in ((old.get("status") or {}).get("loadBalancer") or {}).get("ingress") or () if entry.get("ip")]
+    known = {entry["ip"] for entry in ((old.get("status") or {}).get("loadBalancer") or {}).get("ingress") or () if entry.get("ip")}
     for position, entry in enumerate(((new.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()):
         path = f"status.loadBalancer.ingress[{position}]"
         if entry.get("ip"):

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable
-from typing import Any
 from urllib.parse import urlsplit
 
-from hekla.api.fieldrules import Errors, one_of, selector
+from hekla.api.text.fieldrules import Errors, one_of, selector
+from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.errors import duplicate, forbidden, invalid, not_supported, required
 from hekla.local.apiserver.objects.validation import policies
 from hekla.local.apiserver.objects.validation.metadata import immutable, metadata
 
-Json = dict[str, Any]
 RBAC = "rbac.authorization.k8s.io"
 HIGHEST_PRIORITY = 1_000_000_000
 
@@ -169,11 +168,13 @@ def _webhook(hook: Json, path: str, found: Errors) -> None:
     versions = hook.get("admissionReviewVersions") or ()
     if not versions:
         found.append(required(f"{path}.admissionReviewVersions", "must specify one of v1, v1beta1"))
+    seen: set[str] = set()
     for position, version in enumerate(versions):
         where = f"{path}.admissionReviewVersions[{position}]"
-        if version in versions[:position]:
+        if version in seen:
             found.append(invalid(where, version, "duplicate version"))
         else:
+            seen.add(version)
             found += [invalid(where, version, reason) for reason in names.dns_1035_label(version)]
     if versions and not {"v1", "v1beta1"} & set(versions):
         why = "must include at least one of v1, v1beta1"

@@ -9,15 +9,15 @@ from typing import Any
 
 import msgspec
 
-from hekla.api.fieldrules import Errors
-from hekla.api.syntax import dns_label
+from hekla.api.text.fieldrules import Errors
+from hekla.api.text.syntax import dns_label
+from hekla.api.trees import Json
 from hekla.local.apiserver.objects.errors import forbidden, invalid
+from hekla.local.apiserver.objects.identity import identity
 from hekla.local.apiserver.objects.validation.metadata import metadata
 from hekla.podrules import profiles
 from hekla.podrules import spec as rules
 from hekla.podrules.options import POD, TEMPLATE
-
-Json = dict[str, Any]
 
 TOKEN_VOLUME = re.compile(r"kube-api-access-[a-z0-9]{5}")
 
@@ -212,8 +212,8 @@ def _kept(before: list[Json], after: list[Json]) -> bool:
     def essence(toleration: Json) -> Json:
         return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
 
-    present = [essence(toleration) for toleration in after]
-    return all(essence(toleration) in present for toleration in before)
+    present = {identity(essence(toleration)) for toleration in after}
+    return all(identity(essence(toleration)) in present for toleration in before)
 
 
 @lru_cache(maxsize=4096)

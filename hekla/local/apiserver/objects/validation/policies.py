@@ -7,13 +7,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from hekla.api.fieldrules import Errors, one_of, selector
+from hekla.api.text.fieldrules import Errors, one_of, selector
+from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.errors import duplicate, forbidden, invalid, not_supported, required, too_many
 from hekla.local.apiserver.objects.expressions import Unusable, compiled, condition
 from hekla.local.apiserver.objects.validation.metadata import metadata
-
-Json = dict[str, Any]
 
 OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
@@ -275,12 +274,14 @@ def _param_ref(reference: Json, path: str, found: Errors) -> None:
 def validating_binding(tree: Json) -> Errors:
     found = binding(tree)
     actions = (tree.get("spec") or {}).get("validationActions") or ()
+    seen: set[str] = set()
     for position, action in enumerate(actions):
         where = f"spec.validationActions[{position}]"
         if action not in ("Audit", "Deny", "Warn"):
             found.append(not_supported(where, action, ("Audit", "Deny", "Warn")))
-        if action in actions[:position]:
+        if action in seen:
             found.append(duplicate(where, action))
+        seen.add(action)
     if "Deny" in actions and "Warn" in actions:
         why = (
             "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers "

@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Any
 
-from hekla.api.fieldrules import Errors, one_of
+from hekla.api.text.fieldrules import Errors, one_of
+from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.errors import forbidden, invalid, not_supported, required
-from hekla.local.apiserver.objects.patch import same
+from hekla.local.apiserver.objects.merging.patch import same
 from hekla.local.apiserver.objects.validation.metadata import fixed_text, metadata
 from hekla.local.apiserver.objects.validation.resources import amounts
 from hekla.podrules.signers import signer_name
-
-Json = dict[str, Any]
-
 
 # --- networking ----------------------------------------------------------------------------------------------------------
 

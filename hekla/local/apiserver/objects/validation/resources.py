@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from hekla.api.fieldrules import Errors, label_key
-from hekla.api.quantity import QuantityError
+from hekla.api.text.fieldrules import Errors, label_key
+from hekla.api.text.quantity import QuantityError
+from hekla.api.trees import Json
 from hekla.local.apiserver.objects.amounts import amount
 from hekla.local.apiserver.objects.errors import invalid
-
-Json = dict[str, Any]
 
 
 def amounts(values: Json | None, path: str, found: Errors, form: str = "{}[{}]") -> None:

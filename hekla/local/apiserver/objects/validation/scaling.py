@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from hekla.api.fieldrules import Errors
+from hekla.api.text.fieldrules import Errors
+from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.amounts import amount
 from hekla.local.apiserver.objects.errors import forbidden, invalid, not_supported, required
 from hekla.local.apiserver.objects.validation.metadata import counts, metadata
-
-Json = dict[str, Any]
 
 SOURCES = {
     "Object": "object", "External": "external", "Pods": "pods", "Resource": "resource", "ContainerResource": "containerResource",

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from hekla.api import addresses
-from hekla.api.fieldrules import Errors, label_key, label_value, labels, one_of
+from hekla.api.text import addresses
+from hekla.api.text.fieldrules import Errors, label_key, label_value, labels, one_of
+from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.errors import duplicate, forbidden, invalid, not_supported, required, too_many
 from hekla.local.apiserver.objects.validation.metadata import immutable, metadata
-
-Json = dict[str, Any]
 
 TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 PROTOCOLS = ("SCTP", "TCP", "UDP")
@@ -84,6 +83,10 @@ def _addresses_change(spec: Json, before: Json, found: Errors) -> None:
         found.append(invalid("spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), why))
 
 
+MOST_SERVICE_PORTS = 1000
+"""A port is a listener of each node's network and seven variables of each pod beside it, and a process's variables are bounded."""
+
+
 def _service(tree: Json, old: Json | None, found: Errors) -> None:
     spec, before = tree.get("spec") or {}, (old or {}).get("spec") or {}
     kind, ports = spec.get("type") or "", spec.get("ports") or ()
@@ -97,14 +100,18 @@ def _service(tree: Json, old: Json | None, found: Errors) -> None:
         found.append(invalid("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services"))
     if kind == "ExternalName":
         _external_name(spec, found)
+    if len(ports) > MOST_SERVICE_PORTS and len(ports) > len(before.get("ports") or ()):
+        found.append(too_many("spec.ports", len(ports), MOST_SERVICE_PORTS))
+        return  # a word for each of them would be no help
     _service_ports(ports, found)
     labels(spec.get("selector"), "spec.selector", found)
     _affinity(spec, found)
     if kind != "ExternalName":
-        _cluster_addresses(spec, before.get("clusterIPs") or (), found)
+        _cluster_addresses(spec, frozenset(before.get("clusterIPs") or ()), found)
+    external = frozenset(before.get("externalIPs") or ())
     for position, address in enumerate(spec.get("externalIPs") or ()):
         path, known = f"spec.externalIPs[{position}]", len(found)
-        addresses.address(address, path, found, before.get("externalIPs") or ())
+        addresses.address(address, path, found, external)
         if len(found) == known:
             addresses.reachable(address, path, found)
     one_of(kind, TYPES, "spec.type", found, needed=True)
@@ -199,11 +206,13 @@ def _cluster_addresses(spec: Json, known: Collection[str], found: Errors) -> Non
     elif not first and given:
         found.append(invalid(path, given, "must be empty when `clusterIP` is not specified"))
     families = spec.get("ipFamilies") or []
+    seen: set[str] = set()
     for position, family in enumerate(families):
         if family not in ("IPv4", "IPv6"):
             found.append(not_supported(f"spec.ipFamilies[{position}]", family, ("IPv4", "IPv6")))
-        if family in families[:position]:
+        if family in seen:
             found.append(duplicate(f"spec.ipFamilies[{position}]", family))
+        seen.add(family)
     policies = ("PreferDualStack", "RequireDualStack", "SingleStack")
     one_of(spec.get("ipFamilyPolicy"), policies, "spec.ipFamilyPolicy", found, known=spec.get("ipFamilyPolicy") == "")
     read, wrong = [], False
@@ -235,7 +244,7 @@ def _source_ranges(spec: Json, notes: Json, before: Json, old: Json, found: Erro
     ranges, kind = spec.get("loadBalancerSourceRanges") or (), spec.get("type")
     rule = "may only be used when `type` is 'LoadBalancer'"
     if ranges:
-        path, known = "spec.LoadBalancerSourceRanges", [text.strip() for text in before.get("loadBalancerSourceRanges") or ()]
+        path, known = "spec.LoadBalancerSourceRanges", {text.strip() for text in before.get("loadBalancerSourceRanges") or ()}
         if kind != "LoadBalancer":
             found.append(forbidden(path, rule))
         for position, text in enumerate(ranges):
@@ -297,7 +306,7 @@ def service_status(new: Json, old: Json) -> Errors:
         found.append(forbidden("status.loadBalancer.ingress", "may only be used when `spec.type` is 'LoadBalancer'"))
         return found
     before = ((old.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
-    known = [entry["ip"] for entry in before if entry.get("ip")]
+    known = {entry["ip"] for entry in before if entry.get("ip")}
     for position, entry in enumerate(entries):
         path, address, mode = f"status.loadBalancer.ingress[{position}]", entry.get("ip") or "", entry.get("ipMode")
         if address:
@@ -316,15 +325,26 @@ def service_status(new: Json, old: Json) -> Errors:
 # --- endpoints -----------------------------------------------------------------------------------------------------------
 
 
+def is_of_pod(endpoint: Json) -> bool:
+    """Whether an endpoint says which pod it is: where pods share the machine's network, that has a loopback address perhaps.
+
+    Whether it is that pod's is for admission to see, which has the pods before it.
+    """
+    reference = endpoint.get("targetRef") or {}
+    return reference.get("kind") == "Pod" and bool(reference.get("name"))
+
+
 def endpoints(tree: Json) -> Errors:
     found = metadata(tree)
+    given = tree.get("metadata") or {}
+    own = (given.get("namespace"), given.get("name")) == ("default", "kubernetes")
     for position, subset in enumerate(tree.get("subsets") or ()):
         path = f"subsets[{position}]"
         if not subset.get("addresses") and not subset.get("notReadyAddresses"):
             found.append(required(path, "must specify `addresses` or `notReadyAddresses`"))
         for name in ("addresses", "notReadyAddresses"):
             for index, address in enumerate(subset.get(name) or ()):
-                _endpoint(address, f"{path}.{name}[{index}]", found)
+                _endpoint(address, f"{path}.{name}[{index}]", found, loopback=own or is_of_pod(address))
         ports = subset.get("ports") or ()
         for index, port in enumerate(ports):
             _endpoint_port(port, f"{path}.ports[{index}]", len(ports) > 1, found)
@@ -336,14 +356,14 @@ def endpoints_update(new: Json, old: Json) -> Errors:
     return metadata(new) if (new.get("subsets") or []) == (old.get("subsets") or []) else endpoints(new)
 
 
-def _endpoint(address: Json, path: str, found: Errors) -> None:
+def _endpoint(address: Json, path: str, found: Errors, *, loopback: bool) -> None:
     text = address.get("ip") or ""
     addresses.address(text, f"{path}.ip", found)
     if address.get("hostname"):
         found += [invalid(f"{path}.hostname", address["hostname"], reason) for reason in names.dns_label(address["hostname"])]
     if address.get("nodeName") is not None:
         found += [invalid(f"{path}.nodeName", address["nodeName"], reason) for reason in names.dns_subdomain(address["nodeName"])]
-    addresses.reachable(text, f"{path}.ip", found, loopback=True)
+    addresses.reachable(text, f"{path}.ip", found, loopback=loopback)
 
 
 def _endpoint_port(port: Json, path: str, named: bool, found: Errors) -> None:
@@ -389,7 +409,8 @@ def _slice_ports(ports: Sequence[Json], found: Errors) -> None:
 
 def _slice_endpoints(tree: Json) -> Errors:
     found: Errors = []
-    entries, kind = tree.get("endpoints") or (), tree.get("addressType")
+    entries, kind, about = tree.get("endpoints") or (), tree.get("addressType"), tree.get("metadata") or {}
+    own = (about.get("namespace"), about.get("name")) == ("default", "kubernetes")
     if len(entries) > MOST_ENDPOINTS:
         return [too_many("endpoints", len(entries), MOST_ENDPOINTS)]
     for position, endpoint in enumerate(entries):
@@ -399,7 +420,7 @@ def _slice_endpoints(tree: Json) -> Errors:
         elif len(given) > MOST_ADDRESSES:
             found.append(too_many(f"{path}.addresses", len(given), MOST_ADDRESSES))
         for index, address in enumerate(given):
-            _slice_address(address, kind, f"{path}.addresses", index, found)
+            _slice_address(address, kind, f"{path}.addresses", index, found, loopback=own or is_of_pod(endpoint))
         if endpoint.get("nodeName") is not None:
             name = endpoint["nodeName"]
             found += [invalid(f"{path}.nodeName", name, reason) for reason in names.dns_subdomain(name)]
@@ -414,7 +435,7 @@ def _slice_endpoints(tree: Json) -> Errors:
     return found
 
 
-def _slice_address(address: str, kind: Any, path: str, index: int, found: Errors) -> None:
+def _slice_address(address: str, kind: Any, path: str, index: int, found: Errors, *, loopback: bool) -> None:
     where, before = f"{path}[{index}]", len(found)
     if kind == "FQDN":
         addresses.full_name(address, where, found)
@@ -425,7 +446,7 @@ def _slice_address(address: str, kind: Any, path: str, index: int, found: Errors
             return
         if f"IPv{given.version}" != kind:
             found.append(invalid(path, address, f"must be an {kind} address"))
-        addresses.reachable(address, where, found, loopback=True)
+        addresses.reachable(address, where, found, loopback=loopback)
 
 
 def _hints(hints: Json, path: str, found: Errors) -> None:

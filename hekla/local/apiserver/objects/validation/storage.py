@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from hekla.api.fieldrules import Errors, label_key, not_negative, one_of, selector
+from hekla.api.text.fieldrules import Errors, label_key, not_negative, one_of, selector
+from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.amounts import amount
 from hekla.local.apiserver.objects.errors import duplicate, forbidden, invalid, not_supported, required, too_long
@@ -13,8 +12,6 @@ from hekla.podrules.claims import access_modes, claim_spec
 from hekla.podrules.drivers import driver_name
 from hekla.podrules.placement import node_selector
 from hekla.podrules.volumes import host_path
-
-Json = dict[str, Any]
 
 MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 VOLUME_SOURCES = (

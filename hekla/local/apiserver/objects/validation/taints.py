@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hekla.api.fieldrules import Errors, label_key, label_value
+from hekla.api.text.fieldrules import Errors, label_key, label_value
 from hekla.local.apiserver.objects.errors import invalid, not_supported, required
 from hekla.podrules.placement import EFFECTS
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from hekla.api.fieldrules import Errors, not_negative, one_of, selector
-from hekla.local.apiserver.kind import FieldError
+from hekla.api.text.fieldrules import Errors, not_negative, one_of, selector
+from hekla.api.trees import Json
 from hekla.local.apiserver.objects import names
 from hekla.local.apiserver.objects.errors import forbidden, invalid, not_supported, required
+from hekla.local.apiserver.objects.kind import FieldError
 from hekla.local.apiserver.objects.validation import pod as pods
 from hekla.local.apiserver.objects.validation.metadata import at_most_all, counts, immutable, int_or_percent, matches, metadata, percent
 from hekla.podrules.claims import claim_spec
-
-Json = dict[str, Any]
 
 
 def unmatched(labels: Json | None) -> FieldError:

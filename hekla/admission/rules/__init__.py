@@ -1,0 +1,1 @@
+"""The rules of admission, one module a kind: pure functions on objects."""

@@ -1,0 +1,54 @@
+"""PodGroup: the queue of its namespace, and an open queue to stand in.  Reference: api-and-admission 5.3.9."""
+
+from __future__ import annotations
+
+from hekla.admission.review import (
+    BOTH_TIERS,
+    DEFAULT_QUEUE,
+    Patch,
+    Review,
+    annotations_of,
+    both_tiers,
+    queue_not_found,
+    queue_state,
+    spec_of,
+)
+
+QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
+
+
+def mutate(review: Review) -> Patch | None:
+    """A group in the default queue goes to the queue that its namespace names, if it names one."""
+    queue = spec_of(review.object).get("queue") or ""
+    namespace = review.lookup.namespace(review.namespace) if queue == DEFAULT_QUEUE else None
+    if namespace is None or QUEUE_ANNOTATION not in annotations_of(namespace):
+        return None
+    return [{"op": "add", "path": "/spec/queue", "value": annotations_of(namespace)[QUEUE_ANNOTATION]}]
+
+
+def validate(review: Review) -> str:
+    parts = (_queue(review), _topology(review))
+    return "; ".join(part.strip() for part in parts if part)
+
+
+def _queue(review: Review) -> str:
+    name = spec_of(review.object).get("queue")
+    if not name:
+        return ""
+    queue = review.lookup.queue(name)
+    if queue is None:
+        return f"unable to find queue: {queue_not_found(name)}"
+    state = queue_state(queue)
+    if state != "Open":
+        return f"can only submit PodGroup to queue with state `Open`, queue `{name}` status is `{state}`."
+    return ""
+
+
+def _topology(review: Review) -> str:
+    spec = spec_of(review.object)
+    found = [f"{BOTH_TIERS}."] if both_tiers(spec.get("networkTopology")) else []
+    for policy in spec.get("subGroupPolicy") or []:
+        if both_tiers(policy.get("networkTopology")):
+            found.append(f"in subGroupPolicy '{policy.get('name') or ''}': {BOTH_TIERS}.")
+            break
+    return " ".join(found)

@@ -1,0 +1,1 @@
+"""The kinds of Kubernetes itself, one module an API group or a part of it."""

@@ -1,0 +1,1 @@
+"""What names, quantities, selectors and other texts of the wire may look like."""

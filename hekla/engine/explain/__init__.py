@@ -1,0 +1,1 @@
+"""Why a job waits: reasons as data, and as sentences."""

@@ -1,0 +1,56 @@
+"""Queues and what is summed up over their jobs.  Reference: scheduler-core 2.12, plugins-fairness 0.5, 5.1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hekla.engine.model.resources import Amounts, empty
+
+ROOT = "root"
+OPEN = "Open"
+
+
+@dataclass(slots=True)
+class Contribution:
+    """What one job adds to the sums of its queue, as last counted."""
+
+    queue: str
+    allocated: Amounts
+    request: Amounts
+    inqueue: Amounts
+    elastic: Amounts
+    reserved: Amounts
+    """What the overcommit plugin counts as promised to the job."""
+
+
+@dataclass(slots=True)
+class Queue:
+    """One Queue object."""
+
+    name: str
+    weight: int = 1
+    priority: int = 0
+    parent: str = ""
+    reclaimable: bool = True
+    state: str = OPEN
+    creation: float = 0.0
+    uid: str = ""
+    capability: Amounts = field(default_factory=dict)
+    deserved: Amounts = field(default_factory=dict)
+    guarantee: Amounts = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
+    quota: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The resource lists as written (capability, deserved, guarantee), for plugins that read names of their own there."""
+    affinity: dict[str, Any] | None = None
+    """Groups of nodes, as written."""
+    allocated: Amounts = field(default_factory=empty)
+    request: Amounts = field(default_factory=empty)
+    inqueue: Amounts = field(default_factory=empty)
+    elastic: Amounts = field(default_factory=empty)
+    jobs: int = 0
+    """How many session jobs it owns."""
+    status_sent: dict[str, str] | None = None
+
+    def __hash__(self) -> int:
+        return hash(self.name)

@@ -1,0 +1,655 @@
+"""Tasks (one a pod) and the groups whose counts decide: jobs and their sub-groups.
+
+Counts are kept as statuses change, so that "is this gang ready" is a comparison of two numbers, never a walk over its pods.
+Reference: scheduler-core 2.7, 2.9, 2.10, 4; plugins-fairness 0.2.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hekla.engine.model.resources import Amounts, Request, add, empty, floor_subtract, is_empty, subtract
+
+if TYPE_CHECKING:
+    from hekla.engine.model.podclass import LabelSet, PodClass
+    from hekla.engine.model.reasons import FitErrors
+
+
+class Status(enum.Enum):
+    """Where a task stands; Allocated and Pipelined exist only inside a cycle."""
+
+    PENDING = "Pending"
+    ALLOCATED = "Allocated"
+    PIPELINED = "Pipelined"
+    BINDING = "Binding"
+    BOUND = "Bound"
+    RUNNING = "Running"
+    RELEASING = "Releasing"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+
+    __hash__ = object.__hash__
+
+
+ALLOCATED = (Status.BOUND, Status.BINDING, Status.RUNNING, Status.ALLOCATED)
+READY = (*ALLOCATED, Status.SUCCEEDED)
+SCHEDULED = (Status.RUNNING, Status.BOUND, Status.FAILED, Status.SUCCEEDED)
+HOLDS = frozenset((Status.BINDING, Status.BOUND, Status.RUNNING))
+"""A pod of these counts the same on its node, for its job's minimum and in what its job holds."""
+FINISHED = (Status.SUCCEEDED, Status.FAILED)
+PREEMPTABLE = (Status.BOUND, Status.RUNNING)
+NOT_LET_IN = ("", "Pending")
+"""Phases of a PodGroup that is yet to enter."""
+_ALLOCATED_SET = frozenset(ALLOCATED)
+_READY_SET = frozenset(READY)
+_STATUSES = tuple(Status)
+_NOTHING: Amounts = {}
+NOWHERE = -1
+QUEUE_GATE = "scheduling.volcano.sh/queue-allocation-gate"
+
+
+def is_allocated(status: Status) -> bool:
+    """Whether a task of this status counts towards what its job and queue hold."""
+    return status in _ALLOCATED_SET
+
+
+class Task:
+    """One pod, as the scheduler sees it."""
+
+    __slots__ = (
+        "allocated_domain",
+        "annotations",
+        "claims",
+        "condition",
+        "creation",
+        "disrupted",
+        "evicted_for",
+        "gated",
+        "index",
+        "job",
+        "key",
+        "labels",
+        "last",
+        "name",
+        "namespace",
+        "nominated",
+        "pod_priority",
+        "pods",
+        "preemptable",
+        "priority",
+        "priority_class",
+        "revocable_zone",
+        "role",
+        "row",
+        "scheduled",
+        "start",
+        "stated",
+        "status",
+        "subjob",
+        "terminating",
+        "uid",
+        "unmade",
+    )
+
+    def __init__(self, key: str, namespace: str, name: str, uid: str, pods: PodClass, labels: LabelSet) -> None:
+        self.key = key
+        self.namespace = namespace
+        self.name = name
+        self.uid = uid
+        self.pods = pods
+        self.labels = labels
+        self.annotations: dict[str, str] = {}
+        self.job: Job | None = None
+        self.subjob: SubJob | None = None
+        self.role = ""
+        self.priority = 1
+        self.priority_class = ""
+        self.preemptable = True
+        self.revocable_zone = ""
+        self.creation = 0.0
+        self.index: int | None = None
+        self.status = Status.PENDING
+        self.row = NOWHERE
+        self.nominated = ""
+        self.gated: tuple[str, ...] = ()
+        self.claims: tuple[str, ...] = ()
+        """Keys of the ResourceClaims that it uses, as far as they are known by name."""
+        self.unmade: tuple[str, ...] = ()
+        """Names, within the pod, of claims that are yet to be made for it."""
+        self.terminating = False
+        self.evicted_for = False
+        """Room for this task was made by evicting others in this cycle."""
+        self.last: tuple[Status, int, bool] | None = None
+        """Status, node row and `evicted_for` that a discarded statement had given this task."""
+        self.condition: tuple[str, str, str] | None = None
+        """Reason, message and nominated node that the pod's condition carries already."""
+        self.start = 0.0
+        self.scheduled = 0.0
+        """When it was bound, by its condition PodScheduled."""
+        self.allocated_domain = ""
+        """The domain that its sub-job had taken when this task was looked at."""
+        self.disrupted = False
+        """Terminating because this scheduler preempted it."""
+        self.stated = b""
+        """Digest of what the pod says but for where it is and how far it has come; empty where nothing is known of it."""
+        self.pod_priority = 0
+        """As the pod's spec says it, 0 without: what nodes are compared by when their victims are weighed."""
+
+    def __repr__(self) -> str:
+        return f"<Task {self.key} {self.status.value}>"
+
+    @property
+    def request(self) -> Request:
+        return self.pods.request
+
+    @property
+    def best_effort(self) -> bool:
+        return self.pods.request.best_effort
+
+    @property
+    def gated_by_others(self) -> bool:
+        """Gated by anything but the queue gate, which this scheduler itself lifts."""
+        return bool(self.gated) and self.gated != (QUEUE_GATE,)
+
+
+class Counts:
+    """Tasks by status, and the few sums that the gang formulas need."""
+
+    __slots__ = ("pending_best_effort", "ready", "ready_of", "roles", "statuses")
+
+    def __init__(self) -> None:
+        self.statuses: dict[Status, dict[str, Task]] = {status: {} for status in _STATUSES}
+        self.pending_best_effort = 0
+        self.roles: dict[str, dict[Status, int]] = {}
+        self.ready = 0
+        """Tasks that hold a place or have done their work (READY)."""
+        self.ready_of: dict[str, int] = {}
+        """The same by role."""
+
+    def enter(self, task: Task, status: Status) -> None:
+        self.statuses[status][task.key] = task
+        self._count(task, status, 1)
+
+    def leave(self, task: Task, status: Status) -> None:
+        if self.statuses[status].pop(task.key, None) is not None:
+            self._count(task, status, -1)
+
+    def move(self, tasks: Sequence[Task], old: Status, new: Status) -> None:
+        """Many tasks of one class and role from one status to another."""
+        source, target = self.statuses[old], self.statuses[new]
+        for task in tasks:
+            key = task.key
+            del source[key]
+            target[key] = task
+        first, many = tasks[0], len(tasks)
+        if first.pods.request.best_effort:
+            self.pending_best_effort += many * ((new is Status.PENDING) - (old is Status.PENDING))
+        role = first.role
+        counts = self.roles.get(role)
+        if counts is None:
+            counts = self.roles[role] = {}
+        counts[old] = counts.get(old, 0) - many
+        counts[new] = counts.get(new, 0) + many
+        change = many * ((new in _READY_SET) - (old in _READY_SET))
+        if change:
+            self.ready += change
+            self.ready_of[role] = self.ready_of.get(role, 0) + change
+
+    def replace(self, task: Task, old: Status) -> None:
+        """Another reading of a pod takes the place of the last, which had another of the statuses HOLDS or the same."""
+        del self.statuses[old][task.key]
+        self.statuses[task.status][task.key] = task
+        if old is not task.status:
+            counts = self.roles[task.role]
+            counts[old] -= 1
+            counts[task.status] = counts.get(task.status, 0) + 1
+
+    def _count(self, task: Task, status: Status, by: int) -> None:
+        if status is Status.PENDING and task.best_effort:
+            self.pending_best_effort += by
+        counts = self.roles.setdefault(task.role, {})
+        counts[status] = counts.get(status, 0) + by
+        if status in _READY_SET:
+            self.ready += by
+            self.ready_of[task.role] = self.ready_of.get(task.role, 0) + by
+
+    def of(self, *statuses: Status) -> int:
+        known, found = self.statuses, 0
+        for status in statuses:
+            found += len(known[status])
+        return found
+
+    @property
+    def waiting(self) -> int:
+        return len(self.statuses[Status.PIPELINED])
+
+    @property
+    def valid(self) -> int:
+        return self.ready + self.waiting + len(self.statuses[Status.PENDING])
+
+
+class Group:
+    """What a job and a sub-group of it have in common: tasks, a minimum, and the questions about both."""
+
+    __slots__ = ("allocated_domain", "counts", "effective", "min_available", "tasks", "topology", "uid")
+
+    def __init__(self, uid: str, min_available: int = 0, shared: Group | None = None) -> None:
+        """`shared`: whose tasks these are."""
+        self.uid = uid
+        self.min_available = min_available
+        self.tasks: dict[str, Task] = {} if shared is None else shared.tasks
+        self.counts: Counts = Counts() if shared is None else shared.counts
+        self.topology: Topology | None = None
+        """As its owner wrote it."""
+        self.effective: Topology | None = None
+        """As this cycle understands it."""
+        self.allocated_domain = ""
+        """The smallest domain that holds what it has placed."""
+
+    def is_ready(self) -> bool:
+        return self.counts.ready + self.counts.pending_best_effort >= self.min_available
+
+    def is_pipelined(self) -> bool:
+        counts = self.counts
+        return counts.waiting + counts.ready + counts.pending_best_effort >= self.min_available
+
+    def is_starving(self) -> bool:
+        return self.counts.waiting + self.counts.ready < self.min_available
+
+    def pending(self) -> Iterable[Task]:
+        return self.counts.statuses[Status.PENDING].values()
+
+
+class Topology:
+    """How near to each other the tasks of a group must be; a job's wish, copied so that a session may rewrite it."""
+
+    __slots__ = ("highest_tier", "highest_tier_name", "mode")
+
+    def __init__(self, mode: str, highest_tier: int | None, highest_tier_name: str) -> None:
+        self.mode = mode
+        self.highest_tier = highest_tier
+        self.highest_tier_name = highest_tier_name
+
+    @property
+    def hard(self) -> bool:
+        return self.mode == "hard" and self.highest_tier is not None
+
+
+class SubJob(Group):
+    """A partition of a job's tasks.  The default one of a job without policies shares the job's own counts."""
+
+    __slots__ = ("group", "job", "match_index", "nominated_domain")
+
+    def __init__(self, job: Job, uid: str, group: str, min_available: int, shared: Group | None = None) -> None:
+        super().__init__(uid, min_available, shared)
+        self.job = job
+        self.group = group
+        self.match_index = 0
+        self.nominated_domain = ""
+        """Where an eviction made room for it, within this cycle."""
+
+    @property
+    def priority(self) -> int:
+        return max((task.priority for task in self.tasks.values()), default=0) if self.tasks else 0
+
+    def pending_resources(self) -> Amounts:
+        """What its pending tasks ask for together."""
+        total = empty()
+        for task in self.pending():
+            add(total, task.request.amounts)
+        return total
+
+
+class Job(Group):
+    """One PodGroup with its tasks."""
+
+    __slots__ = (
+        "allocated",
+        "annotations",
+        "conditions",
+        "contribution",
+        "creation",
+        "dirty",
+        "enqueue_block",
+        "fit_errors",
+        "fit_message",
+        "has_group",
+        "key",
+        "last_event",
+        "last_refusal",
+        "lineage",
+        "min_quantities",
+        "min_resources",
+        "min_sub_jobs",
+        "name",
+        "namespace",
+        "pg_uid",
+        "phase",
+        "plugin_state",
+        "policies",
+        "preemptable",
+        "priority",
+        "priority_class",
+        "queue",
+        "rests_until",
+        "revocable_zone",
+        "role_minimums",
+        "role_total",
+        "shadow",
+        "short_of_quota",
+        "shortages",
+        "stated",
+        "stated_preemptable",
+        "status_sent",
+        "status_time",
+        "sub_jobs",
+        "title",
+        "total_request",
+        "waiting_time",
+    )  # fmt: skip
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key
+        self.namespace, _, self.name = key.rpartition("/")
+        self.title = self.name
+        """What people call it: as its PodGroup's owner is called."""
+        self.lineage = key
+        """What it stays when it is made anew: a pod by itself is its owner's, and the next one is so too."""
+        self.has_group = False
+        self.shadow = False
+        self.pg_uid = ""
+        self.queue = ""
+        self.creation = 0.0
+        self.priority = 0
+        self.priority_class = ""
+        self.phase = ""
+        self.annotations: dict[str, str] = {}
+        self.conditions: list[Any] = []
+        self.min_resources: Amounts | None = None
+        self.min_quantities: dict[str, Any] = {}
+        """The same as written."""
+        self.role_minimums: dict[str, int] = {}
+        self.role_total = 0
+        self.min_sub_jobs: dict[str, int] = {}
+        self.policies: tuple[Any, ...] = ()
+        self.sub_jobs: dict[str, SubJob] = {}
+        self.preemptable = False
+        self.stated_preemptable = True
+        """As `preemptable`, but true where nothing is stated: what the gang evictions ask."""
+        self.revocable_zone = ""
+        self.waiting_time: float | None = None
+        self.allocated: Amounts = empty()
+        self.total_request: Amounts = empty()
+        self.fit_errors: dict[str, FitErrors] = {}
+        """Task key -> why it did not fit, of this cycle."""
+        self.fit_message = ""
+        self.short_of_quota: Task | None = None
+        """A task that its queue may not take now."""
+        self.enqueue_block = ""
+        """Why the job was not let in, in this cycle's words."""
+        self.shortages: tuple[Any, ...] = ()
+        """How short of what it is, where `enqueue_block` speaks of amounts."""
+        self.last_event = ""
+        self.last_refusal = ""
+        self.status_sent: Any = None
+        self.status_time = -1.0
+        self.rests_until = -math.inf
+        """What is to be told of the job waits until then (engine time), unless the job changes before."""
+        self.stated = b""
+        """Digest of all that its PodGroup says but for its status; empty where nothing is known of it."""
+        self.contribution: Any = None
+        """What this job adds to its queue's sums, as last counted."""
+        self.plugin_state: dict[str, Any] = {}
+        self.dirty = True
+
+    def __repr__(self) -> str:
+        return f"<Job {self.key}>"
+
+    def forget_trouble(self) -> None:
+        """What kept the job waiting in an earlier cycle says nothing about this one."""
+        self.fit_errors = {}
+        self.fit_message = ""
+        self.short_of_quota = None
+        for task in self.counts.statuses[Status.PENDING].values():
+            task.last = None
+
+    # ------------------------------------------------------------------------------------------------- membership
+
+    def default_sub_job(self) -> SubJob:
+        """The one sub-job of a job without policies."""
+        found = self.sub_jobs.get(self.key)
+        if found is None:
+            found = (
+                SubJob(self, self.key, self.key, 1, None) if self.policies else SubJob(self, self.key, self.key, self.min_available, self)
+            )
+            found.topology = self.topology
+            self.sub_jobs[self.key] = found
+        return found
+
+    def add_task(self, task: Task) -> None:
+        self.tasks[task.key] = task
+        task.job = self
+        self.counts.enter(task, task.status)
+        add(self.total_request, task.request.amounts)
+        if is_allocated(task.status):
+            add(self.allocated, task.request.amounts)
+        self.attach_sub_job(task)
+
+    def attach_sub_job(self, task: Task) -> None:
+        """Put the task in the sub-group that the job's policies give it."""
+        if not self.policies:
+            task.subjob = self.default_sub_job()
+            return
+        sub_job = self._sub_job_of(task)
+        sub_job.tasks[task.key] = task
+        sub_job.counts.enter(task, task.status)
+        task.subjob = sub_job
+
+    def _sub_job_of(self, task: Task) -> SubJob:
+        labels = task.labels.labels
+        for policy in self.policies:
+            values = policy.match(labels)
+            if values is None:
+                continue
+            group = f"{self.key}/{policy.name}"
+            uid = f"{group}-{policy.join(values)}"
+            found = self.sub_jobs.get(uid)
+            if found is None:
+                found = SubJob(self, uid, group, policy.size)
+                found.match_index = int(values[0]) if values and values[0].lstrip("-").isdigit() else 0
+                found.topology = policy.topology
+                self.sub_jobs[uid] = found
+            return found
+        return self.default_sub_job()
+
+    def remove_task(self, task: Task) -> None:
+        if self.tasks.pop(task.key, None) is None:
+            return
+        self.counts.leave(task, task.status)
+        subtract(self.total_request, task.request.amounts)
+        if is_allocated(task.status):
+            subtract(self.allocated, task.request.amounts)
+        sub_job = task.subjob
+        if sub_job is not None and sub_job.counts is not self.counts:
+            sub_job.tasks.pop(task.key, None)
+            sub_job.counts.leave(task, task.status)
+            if not sub_job.tasks:
+                self.sub_jobs.pop(sub_job.uid, None)
+        self.fit_errors.pop(task.key, None)
+        task.job = task.subjob = None
+
+    def rebuild_sub_jobs(self) -> None:
+        """After the PodGroup changed: every task finds its sub-group again."""
+        known = self.sub_jobs.get(self.key)
+        if not self.policies and known is not None and known.counts is self.counts:
+            known.min_available, known.topology = self.min_available, self.topology
+            return
+        self.sub_jobs = {}
+        for task in self.tasks.values():
+            self.attach_sub_job(task)
+
+    def set_status(self, task: Task, status: Status) -> None:
+        """The one place where a task's status changes."""
+        old = task.status
+        if old is status:
+            return
+        self.counts.leave(task, old)
+        sub_job = task.subjob
+        shared = sub_job is None or sub_job.counts is self.counts
+        if not shared:
+            sub_job.counts.leave(task, old)  # type: ignore[union-attr]  # not shared: there is one
+        task.status = status
+        self.counts.enter(task, status)
+        if not shared:
+            sub_job.counts.enter(task, status)  # type: ignore[union-attr]  # as above
+        was, now = is_allocated(old), is_allocated(status)
+        if now and not was:
+            add(self.allocated, task.request.amounts)
+        elif was and not now:
+            subtract(self.allocated, task.request.amounts)
+
+    def set_status_many(self, tasks: Sequence[Task], status: Status) -> None:
+        """As `set_status` for tasks of one class, role, sub-group and old status."""
+        if not tasks:
+            return
+        first = tasks[0]
+        old = first.status
+        self.counts.move(tasks, old, status)
+        sub_job = first.subjob
+        if sub_job is not None and sub_job.counts is not self.counts:
+            sub_job.counts.move(tasks, old, status)
+        for task in tasks:
+            task.status = status
+        was, now = old in _ALLOCATED_SET, status in _ALLOCATED_SET
+        if now != was:
+            add(self.allocated, first.request.amounts, len(tasks) if now else -len(tasks))
+
+    def bind(self, task: Task) -> None:
+        """As `set_status_many` for one pending task of a job without policies that asks for something and is bound.
+
+        What a turn of a one-pod job comes to, so it is written out.
+        """
+        counts, key, role = self.counts, task.key, task.role
+        statuses = counts.statuses
+        del statuses[Status.PENDING][key]
+        statuses[Status.BINDING][key] = task
+        of_role = counts.roles.get(role)
+        if of_role is None:
+            of_role = counts.roles[role] = {}
+        of_role[Status.PENDING] = of_role.get(Status.PENDING, 0) - 1
+        of_role[Status.BINDING] = of_role.get(Status.BINDING, 0) + 1
+        counts.ready += 1
+        counts.ready_of[role] = counts.ready_of.get(role, 0) + 1
+        task.status = Status.BINDING
+        held = self.allocated
+        for name, value in task.pods.request.amounts.items():
+            held[name] = held.get(name, 0.0) + value
+
+    # ------------------------------------------------------------------------------------------------- gang formulas
+
+    def _roles_hold(self, statuses: tuple[Status, ...], pending_empty: bool) -> bool:
+        for role, minimum in self.role_minimums.items():
+            if minimum > 0 and self.role_count(role, statuses, pending_empty) < minimum:
+                return False
+        return True
+
+    def role_count(self, role: str, statuses: tuple[Status, ...] = READY, pending_empty: bool = True) -> int:
+        """How many tasks of a role are in the given statuses, best-effort pending ones counted when asked."""
+        counts = self.counts.roles.get(role, {})
+        result = sum(counts.get(status, 0) for status in statuses)
+        if pending_empty and self.counts.pending_best_effort:
+            result += sum(1 for task in self.pending() if task.role == role and task.best_effort)
+        return result
+
+    def roles_valid(self) -> bool:
+        if self.min_available < self.role_total:
+            return True
+        return self._roles_hold((*READY, Status.PIPELINED, Status.PENDING), False)
+
+    def roles_ready(self) -> bool:
+        if self.min_available < self.role_total:
+            return True
+        ready = self.counts.ready_of
+        return all(ready.get(role, 0) >= minimum or self.role_count(role) >= minimum for role, minimum in self.role_minimums.items())
+
+    def roles_pipelined(self) -> bool:
+        return self.min_available < self.role_total or self._roles_hold((*READY, Status.PIPELINED), True)
+
+    def sub_jobs_valid(self) -> bool:
+        if not any(self.min_sub_jobs.values()):
+            return True
+        existing: dict[str, int] = {}
+        for sub_job in self.sub_jobs.values():
+            existing[sub_job.group] = existing.get(sub_job.group, 0) + 1
+        return all(existing.get(group, 0) >= minimum for group, minimum in self.min_sub_jobs.items())
+
+    def sub_jobs_reach(self, pipelined: bool) -> bool:
+        """Enough sub-groups of each policy are ready (or pipelined)."""
+        wanted = {group: minimum for group, minimum in self.min_sub_jobs.items() if minimum > 0}
+        if not wanted:
+            return True
+        have: dict[str, int] = {}
+        for sub_job in self.sub_jobs.values():
+            if sub_job.is_pipelined() if pipelined else sub_job.is_ready():
+                have[sub_job.group] = have.get(sub_job.group, 0) + 1
+        return all(have.get(group, 0) >= minimum for group, minimum in wanted.items())
+
+    @property
+    def is_pending(self) -> bool:
+        """The PodGroup has not been let in yet."""
+        return self.phase in NOT_LET_IN
+
+    @property
+    def has_topology(self) -> bool:
+        if self.topology is not None:
+            return True
+        for sub in self.sub_jobs.values():  # noqa: SIM110 (as above: every job is asked in every cycle that it waits)
+            if sub.topology is not None:
+                return True
+        return False
+
+    @property
+    def has_hard_topology(self) -> bool:
+        if self.effective is not None and self.effective.hard:
+            return True
+        for sub in self.sub_jobs.values():  # noqa: SIM110 (asked at each turn: a generator would cost more than it asks)
+            if sub.effective is not None and sub.effective.hard:
+                return True
+        return False
+
+    # ------------------------------------------------------------------------------------------------- sums for queues
+
+    def allocated_count(self) -> int:
+        return self.counts.of(*ALLOCATED)
+
+    def elastic(self) -> Amounts:
+        """What it holds beyond its minimum, where it does; without a stated minimum, all of it."""
+        least = self.min_resources or _NOTHING
+        return {name: over for name, value in self.allocated.items() if (over := value - least.get(name, 0.0)) > 0}
+
+    def remaining_minimum(self) -> Amounts:
+        """What its minimum still lacks; a scalar that is met is absent."""
+        result: Amounts = {}
+        held = self.allocated
+        for name, value in (self.min_resources or _NOTHING).items():
+            rest = value - held.get(name, 0.0)
+            if rest > 0:
+                result[name] = rest
+            elif name in ("cpu", "memory", "pods"):
+                result[name] = 0.0
+            elif name not in held:
+                result[name] = value
+        return result
+
+    def deduct_gated(self, of: Amounts) -> Amounts:
+        """Take away what tasks ask for that may not be scheduled yet; pods that ask for nothing take nothing away."""
+        gated: Amounts = {}
+        for task in self.counts.statuses[Status.PENDING].values():
+            if task.gated and task.gated_by_others:
+                add(gated, task.request.amounts)
+        return floor_subtract(of, gated) if gated and not is_empty(gated) else of

@@ -1,0 +1,1 @@
+"""Filter, score, place: which nodes the pods of one class get."""

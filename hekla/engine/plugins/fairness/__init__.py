@@ -1,0 +1,1 @@
+"""Plugins that decide whose turn it is, and at whose expense."""

@@ -1,0 +1,38 @@
+"""cdp: a pod that has just started is left alone for a while.  Reference: plugins-fairness 12."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hekla.engine.framework.plugin import Plugin, Victims
+from hekla.engine.model.annotations import COOLDOWN
+from hekla.engine.model.durations import seconds
+from hekla.engine.model.tasks import Status, Task
+
+if TYPE_CHECKING:
+    from hekla.engine.framework.session import Session
+
+
+class CooldownProtection(Plugin):
+    """Spares pods that were scheduled less than their cooldown ago."""
+
+    name = "cdp"
+    asks_alike = True
+    time_dependent = True
+
+    def open(self, session: Session) -> None:
+        self.now = session.now
+
+    def preemptable(self, claimer: Task, candidates: list[Task]) -> Victims:
+        return Victims([task for task in candidates if not self._protected(task)])
+
+    reclaimable = preemptable
+
+    def _protected(self, task: Task) -> bool:
+        stated = task.labels.labels.get(COOLDOWN, task.annotations.get(COOLDOWN))
+        if stated is None or task.status is not Status.RUNNING or not task.scheduled:
+            return False
+        try:
+            return task.scheduled + seconds(stated) > self.now
+        except ValueError:
+            return False

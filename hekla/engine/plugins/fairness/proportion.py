@@ -1,0 +1,323 @@
+"""proportion: each queue deserves its weight's part of the cluster; what one does not ask for flows to the others.
+
+Reference: plugins-fairness 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hekla.engine.explain.explanation import shortages
+from hekla.engine.framework.plugin import PERMIT, REJECT, Plugin, Victims
+from hekla.engine.model.explanations import Shortage, not_open
+from hekla.engine.model.queues.queues import OPEN, Queue
+from hekla.engine.model.resources import (
+    CPU,
+    EPSILON,
+    MEMORY,
+    PODS,
+    UNLIMITED,
+    Amounts,
+    above,
+    above_capability,
+    add,
+    dominant_share,
+    empty,
+    exceeding,
+    exceeds,
+    excess,
+    is_empty,
+    less_equal,
+    maximum,
+    minimum_present,
+    minimum_zero,
+    subtract,
+)
+from hekla.engine.model.tasks import Job, Task
+from hekla.engine.plugins.fairness.queuegauges import NOTHING, QueueGauges
+
+if TYPE_CHECKING:
+    from hekla.engine.framework.session import Session
+
+
+@dataclass(slots=True)
+class Account:
+    """One queue within a cycle."""
+
+    queue: Queue
+    weight: int
+    guarantee: Amounts
+    real_capability: Amounts
+    request: Amounts
+    inqueue: Amounts
+    elastic: Amounts
+    allocated: Amounts
+    deserved: Amounts = field(default_factory=empty)
+    known_share: float | None = None
+    """The share, until what it is made of changes."""
+    ahead: str = ""
+    """A resource of which it had less than it deserves when that was last asked; mostly it still has."""
+
+    def overused(self) -> bool:
+        """Whether it holds all that it deserves, of everything."""
+        name = self.ahead
+        if name and self.deserved.get(name, 0.0) - self.allocated.get(name, 0.0) >= EPSILON:
+            return False
+        self.ahead = above(self.deserved, self.allocated)
+        return not self.ahead
+
+    def share(self) -> float:
+        if self.known_share is None:
+            self.known_share = dominant_share(self.allocated, self.deserved)
+        return self.known_share
+
+
+def real_capability(queue: Queue, total: Amounts, guaranteed: Amounts) -> Amounts:
+    """What a queue could hold at most: the cluster without the others' guarantees, within its own ceiling."""
+    # What is guaranteed away to the last piece is 0 here, not absent: absent is without end to the loop.
+    real = {**dict.fromkeys(total, 0.0), **excess(total, guaranteed)}
+    add(real, queue.guarantee)
+    if queue.capability:
+        ceiling = dict(queue.capability)
+        for name in (CPU, MEMORY):
+            if ceiling.get(name, 0.0) <= 0:
+                ceiling[name] = UNLIMITED
+        real = minimum_present(real, ceiling)
+    return real
+
+
+def open_accounts(session: Session) -> dict[str, Account]:
+    """One account for each queue that has jobs."""
+    queues = session.state.queues
+    guaranteed = empty()
+    for queue in queues.values():
+        add(guaranteed, queue.guarantee)
+    return {
+        queue.name: Account(
+            queue=queue,
+            weight=queue.weight,
+            guarantee=dict(queue.guarantee),
+            real_capability=real_capability(queue, session.total, guaranteed),
+            request=_positive(queue.request),
+            inqueue=dict(queue.inqueue),
+            elastic=dict(queue.elastic),
+            allocated=_positive(queue.allocated),
+        )
+        for queue in queues.values()
+        if queue.jobs
+    }
+
+
+def _positive(of: Amounts) -> Amounts:
+    """Sums that were counted up and down again keep names whose value went back to nothing; those are absent."""
+    return {name: value for name, value in of.items() if value or name in (CPU, MEMORY)}
+
+
+def share_out(accounts: list[Account], total: Amounts) -> None:
+    """Give every queue what it deserves, round by round.  Reference: plugins-fairness 5.2."""
+    _share_out(accounts, total)
+    for account in accounts:
+        for most in (account.request, account.real_capability):
+            _snap(account.deserved, most)
+        account.known_share = None
+
+
+def _snap(deserved: Amounts, most: Amounts) -> None:
+    """What is short of the most that a queue can use by less than the tolerance is all of it: pods are measured against it strictly."""
+    for name, value in deserved.items():
+        if name != PODS and 0 < most.get(name, 0.0) - value < EPSILON:
+            deserved[name] = most[name]
+
+
+def _share_out(accounts: list[Account], total: Amounts) -> None:
+    remaining = dict(total)
+    met: set[str] = set()
+    while True:
+        weights = sum(account.weight for account in accounts if account.queue.name not in met)
+        if not weights:
+            return
+        before = dict(remaining)
+        increased, decreased = empty(), empty()
+        for account in accounts:
+            if account.queue.name in met:
+                continue
+            previous = account.deserved
+            deserved = dict(previous)
+            add(deserved, remaining, account.weight / weights)
+            deserved = minimum_present(deserved, account.real_capability)
+            deserved = minimum_zero(deserved, account.request)
+            deserved = maximum(deserved, account.guarantee)
+            account.deserved, account.known_share = deserved, None
+            if less_equal(account.request, deserved) or deserved == previous:
+                met.add(account.queue.name)
+            add(increased, excess(deserved, previous))
+            add(decreased, excess(previous, deserved))
+        add(remaining, decreased)
+        remaining = excess(remaining, increased)
+        if is_empty(remaining) or remaining == before:
+            return
+
+
+class Proportion(Plugin):
+    """Queues by weight."""
+
+    name = "proportion"
+    asks_alike = True
+    minds_no_nodes = True
+    orders_queues_alone = True
+
+    def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
+        super().__init__(arguments, flags)
+        self.gauges = QueueGauges()
+
+    def open(self, session: Session) -> None:
+        self.session = session
+        self.accounts = open_accounts(session)
+        self.overused_told: dict[str, bool] = {}
+        """What the gauge of each queue says in this cycle: asked thousands of times, it is written when it changes."""
+        share_out(list(self.accounts.values()), session.total)
+        for name in session.state.queues:
+            account = self.accounts.get(name)
+            self.gauges.write(session, "request", name, account.request if account else NOTHING)
+            self.gauges.write(session, "inqueue", name, account.inqueue if account else NOTHING)
+            if account is not None:
+                self.gauges.write(session, "deserved", name, account.deserved)
+                session.metric("queue_weight", float(account.weight), queue_name=name)
+
+    def close(self, session: Session) -> None:
+        for name in session.state.queues:
+            account = self.accounts.get(name)
+            self.gauges.write(session, "allocated", name, account.allocated if account else NOTHING)
+            if account is not None:
+                session.metric("queue_share", account.share(), queue_name=name)
+        self.gauges.keep(session.state.queues)
+
+    def queue_order(self, queue: Queue) -> tuple[int, float]:
+        account = self.accounts.get(queue.name)
+        return -queue.priority, 0.0 if account is None else account.share()
+
+    def overused(self, queue: Queue) -> bool:
+        account = self.accounts.get(queue.name)
+        result = account is not None and account.overused()
+        if self.overused_told.get(queue.name) is not result:
+            self.overused_told[queue.name] = result
+            self.session.metric("queue_overused", float(result), queue_name=queue.name)
+        return result
+
+    def allocatable(self, queue: Queue, task: Task) -> bool:
+        return self._admits(queue, task.request.amounts)
+
+    def preemptive(self, queue: Queue, tasks: Any) -> bool:
+        total = empty()
+        for task in tasks:
+            add(total, task.request.amounts)
+        return self._admits(queue, total)
+
+    def quota_shortages(self, queue: Queue, asked: Amounts) -> list[Shortage]:
+        """Where so much more would go past what the queue deserves now."""
+        account = self.accounts.get(queue.name)
+        return [] if account is None else shortages(queue.name, "deserved", asked, account.allocated, account.deserved)
+
+    reclaim_shortages = quota_shortages
+
+    def beyond_capability(self, queue: Queue, asked: Amounts, entering: bool) -> list[str]:
+        """Where so much more goes past what the queue itself says that it may hold at most, whatever the cluster has."""
+        account = self.accounts.get(queue.name)
+        if account is None:
+            return []
+        held = _held(account, entering)
+        return above_capability(queue.capability, asked, held)
+
+    def _admits(self, queue: Queue, asked: Amounts) -> bool:
+        if queue.state != OPEN:
+            return False
+        account = self.accounts.get(queue.name)
+        if account is None:
+            return False
+        return not exceeds(account.deserved, asked, account.allocated)
+
+    def allocatable_count(self, queue: Queue, task: Task, limit: int) -> int:
+        """How many of the same request fit in a row; each takes the same, so it is a division, corrected for rounding."""
+        account = self.accounts.get(queue.name)
+        if account is None or queue.state != OPEN:
+            return 0
+        if limit == 1:
+            return 0 if exceeds(account.deserved, task.request.amounts, account.allocated) else 1
+        for name, asked in task.request.amounts.items():
+            if asked <= 0 or name == PODS:
+                continue
+            held, deserved = account.allocated.get(name, 0.0), account.deserved.get(name, 0.0)
+            count = max(int((deserved - held) // asked), 0)
+            while count > 0 and held + asked * count > deserved:
+                count -= 1
+            limit = min(limit, count)
+        return limit
+
+    def job_enqueueable(self, job: Job) -> int:
+        account = self.accounts.get(job.queue)
+        if account is None or account.queue.state != OPEN:
+            job.enqueue_block = not_open(self.session.queue_of(job))
+            return REJECT
+        if job.min_resources is None:
+            return PERMIT
+        return admit(self.session, job, account)
+
+    def job_enqueued(self, job: Job) -> None:
+        account = self.accounts.get(job.queue)
+        if account is not None and job.min_resources is not None:
+            add(account.inqueue, job.deduct_gated(job.min_resources))
+
+    def reclaimable(self, claimer: Task, candidates: list[Task]) -> Victims:
+        left: dict[str, Amounts] = {}
+        chosen = []
+        for task in candidates:
+            job = task.job
+            if job is None or not self.session.in_session(job) or job.queue not in self.accounts:
+                continue
+            account = self.accounts[job.queue]
+            running = left.setdefault(job.queue, dict(account.allocated))
+            if not less_equal(running, account.deserved):
+                subtract(running, task.request.amounts)
+                chosen.append(task)
+        return Victims(chosen)
+
+    def allocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
+        account = self.accounts.get(job.queue)
+        if account is not None:
+            account.known_share = None
+            add(account.allocated, total)
+
+    def deallocated(self, job: Job, task: Task, total: Amounts, count: int) -> None:
+        account = self.accounts.get(job.queue)
+        if account is not None:
+            account.known_share = None
+            subtract(account.allocated, total)
+
+
+def admit(session: Session, job: Job, account: Account) -> int:
+    """Whether the job's minimum fits the queue's ceiling beside all that is held and promised."""
+    minimum = job.min_resources or {}
+    if not exceeds(account.real_capability, minimum, account.allocated, account.inqueue, account.elastic):
+        return PERMIT
+    held = _held(account, entering=True)
+    wanted = dict(minimum)
+    add(wanted, held)
+    short = exceeding(wanted, account.real_capability, minimum)
+    message = "queue resource quota insufficient: " + ", ".join(f"insufficient {name}" for name in short)
+    session.refuse(job, message, shortages(job.queue, "capability", minimum, held, account.real_capability))
+    return REJECT
+
+
+def _held(account: Account, entering: bool) -> Amounts:
+    """What counts against a queue: for a pod what its pods hold, for a job that is to be let in also what is promised."""
+    held = empty()
+    add(held, account.allocated)
+    if entering:
+        add(held, account.inqueue)
+        subtract(held, account.elastic)
+    return held
+
+
+__all__ = ["EPSILON", "Account", "Proportion", "admit", "open_accounts", "real_capability", "share_out"]

@@ -1,0 +1,188 @@
+"""rescheduling: moves pods off nodes that are really busy, onto nodes that are not.  Reference: plugins-fairness 13."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from hekla.engine.framework.plugin import Arguments, Plugin
+from hekla.engine.model.arrays import Bools
+from hekla.engine.model.durations import seconds
+from hekla.engine.model.resources import CPU, MEMORY, Floats
+from hekla.engine.model.tasks import NOWHERE, Status, Task
+from hekla.engine.placement.placer import placer_of
+from hekla.engine.plugins.placement.numaaware import guaranteed
+
+if TYPE_CHECKING:
+    from hekla.engine.framework.session import Session
+
+LOW = "lowNodeUtilization"
+_LAST = "rescheduling"
+
+
+class LowNodeUtilization(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """Percentages of a node's capacity: below the first in everything is low, above the second in anything is high."""
+
+    thresholds: dict[str, int] = {}
+    target_thresholds: dict[str, int] = {}
+
+
+class Strategy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One entry of `strategies`."""
+
+    name: str = LOW
+    params: LowNodeUtilization = LowNodeUtilization()
+
+
+class ReschedulingArguments(Arguments, frozen=True):
+    interval: str = "5m"
+    metrics_period: str = msgspec.field(default="5m", name="metricsPeriod")
+    strategies: list[Strategy] = []
+    """Empty: lowNodeUtilization with its defaults."""
+
+    def extended(self, rest: Mapping[str, Any]) -> ReschedulingArguments:
+        seconds(self.interval)
+        for one in self.strategies:
+            if one.name != LOW:
+                raise ValueError(f'strategies: "{one.name}" does not exist; known is {LOW}')
+            for limits in (one.params.thresholds, one.params.target_thresholds):
+                for name, value in limits.items():
+                    if name not in (CPU, MEMORY, "pod", "pods") or not 0 <= value <= 100:
+                        raise ValueError(f"{one.name}: {name} = {value}: cpu and memory in percent, 0 to 100")
+        return self
+
+
+class Rescheduling(Plugin):
+    """Names victims for `shuffle`, at most once an interval."""
+
+    name = "rescheduling"
+    Arguments = ReschedulingArguments
+    time_dependent = True
+
+    def __init__(self, arguments: Any, flags: Mapping[str, bool]) -> None:
+        super().__init__(arguments, flags)
+        self.interval = _interval(arguments.interval)
+        self.due = False
+
+    def open(self, session: Session) -> None:
+        self.session = session
+        remembered = session.state.remembered
+        self.due = remembered.setdefault(_LAST, session.now) + self.interval < session.now
+        if self.due:
+            remembered[_LAST] = session.now
+
+    def victim_tasks(self, candidates: list[Task]) -> list[Task]:
+        if not self.due:
+            return []
+        chosen: dict[str, Task] = {}
+        for strategy in self.arguments.strategies or [Strategy()]:
+            for task in self._low_utilization(strategy.params, candidates):
+                chosen.setdefault(task.key, task)
+        return list(chosen.values())
+
+    def _low_utilization(self, params: LowNodeUtilization, candidates: list[Task]) -> list[Task]:
+        nodes = self.session.state.nodes
+        usage = self._usage()
+        low_at = np.array([[params.thresholds.get(name, 100)] for name in (CPU, MEMORY)], dtype=np.float64)
+        target = np.array([[params.target_thresholds.get(name, 100)] for name in (CPU, MEMORY)], dtype=np.float64)
+        low = nodes.ready & ~nodes.unschedulable & (usage < low_at).all(axis=0)
+        high = nodes.ready & ~low & (usage > target).any(axis=0)
+        if not low.any() or low.sum() == nodes.ready.sum() or not high.any():
+            return []
+        columns = [nodes.space.column(CPU), nodes.space.column(MEMORY)]
+        room = np.trunc((target - usage)[:, low] / 100.0 * nodes.allocatable[columns][:, low]).sum(axis=1)
+        whole = np.stack([nodes.capacity(column) for column in columns])
+        on_row: dict[int, list[Task]] = {}
+        for task in candidates:
+            if task.preemptable and task.status is Status.RUNNING:
+                on_row.setdefault(task.row, []).append(task)
+        landing = Landing(self.session, high)
+        try:
+            rows = np.flatnonzero(high)
+            for row in rows[np.argsort(-usage[:, rows].sum(axis=0), kind="stable")].tolist():
+                load: Floats = usage[:, row].copy()
+                for task in sorted(on_row.get(row, ()), key=_least_missed):
+                    if not (load >= target[:, 0]).any() or (room == 0).any():
+                        break
+                    if not landing.moves(task):
+                        continue
+                    asked = np.array([task.request.amounts[CPU], task.request.amounts[MEMORY]])
+                    room -= asked
+                    load -= asked / np.where(whole[:, row] > 0, whole[:, row], 1.0) * 100.0
+        finally:
+            landing.undo()
+        return landing.moved
+
+    def _usage(self) -> Floats:
+        """`[2, nodes]`: cpu and memory in use, in percent, averaged over the period; 0 where nobody measured."""
+        nodes, period = self.session.state.nodes, self.arguments.metrics_period
+        usage = np.zeros((2, len(nodes)))
+        for name, measured in self.session.state.others.get("NodeUsage", {}).items():
+            row = nodes.rows.get(name)
+            if row is not None:
+                usage[0, row] = (measured.get("cpu_usage_avg_percent") or {}).get(period, 0.0)
+                usage[1, row] = (measured.get("memory_usage_avg_percent") or {}).get(period, 0.0)
+        return usage
+
+
+class Landing:
+    """Where pods would go if they were evicted: tried one after the other on the session's own tables, and undone."""
+
+    def __init__(self, session: Session, high: Bools) -> None:
+        self.session = session
+        self.high = high
+        self.statement = session.statement()
+        self.moved: list[Task] = []
+        self.stand_ins: list[Task] = []
+
+    def moves(self, task: Task) -> bool:
+        """Whether a pod made anew in this one's place finds another node, one that is not busy; then it counts as moved there.
+
+        Also once the old one has left and its node has the room again.
+        """
+        nodes, pipeline = self.session.state.nodes, placer_of(self.session)
+        from_row = task.row
+        self.statement.evict(task, "shuffle")
+        again = copy(task)
+        again.key, again.row, again.status, again.last = f"{task.key}+", NOWHERE, Status.PENDING, None
+        found = NOWHERE
+        if not self.session.prefilter(again):
+            room = pipeline.candidates(self.session, again)
+            choices = [
+                pipeline.best(self.session, again, pipeline.preferred(self.session, rows)) for rows in (room.idle, room.future) if len(rows)
+            ]
+            if choices and not any(row in (NOWHERE, from_row) or self.high[row] for row in choices):
+                found = choices[-1]
+        if found == NOWHERE:
+            self.statement.spare(task)
+            return False
+        nodes.hold(again, found, Status.PIPELINED)
+        again.row, again.status = found, Status.PIPELINED
+        self.session.tell_allocated([again])
+        self.stand_ins.append(again)
+        self.moved.append(task)
+        return True
+
+    def undo(self) -> None:
+        """Take back what was tried."""
+        for one in reversed(self.stand_ins):
+            self.session.state.nodes.release(one, one.row, one.status)
+            self.session.tell_deallocated([one])
+        self.statement.rollback()
+
+
+def _interval(text: str) -> float:
+    """Seconds between two looks; five minutes where they cannot be read."""
+    try:
+        return seconds(text)
+    except ValueError:
+        return 300.0
+
+
+def _least_missed(task: Task) -> tuple[int, int]:
+    """Low priority first, as the pod's class has it; among equals best effort, then burstable, then guaranteed."""
+    return task.pod_priority, 0 if task.best_effort else 2 if guaranteed(task.pods) else 1

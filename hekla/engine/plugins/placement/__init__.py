@@ -1,0 +1,1 @@
+"""Plugins that decide where a pod may run and where it runs best."""

@@ -1,0 +1,1 @@
+"""Where the API server is, and how a client says who it is."""

@@ -1,0 +1,144 @@
+"""What a cluster has before anybody makes anything: namespaces, priority classes, the roles that clients expect."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from hekla.api.trees import Json
+from hekla.kube.http.server import Peer, Request
+from hekla.local.apiserver.admission.addresses import RANGE
+from hekla.local.apiserver.auth import roles
+from hekla.local.apiserver.objects.new_objects import now
+from hekla.local.apiserver.request.call import Call
+from hekla.local.apiserver.request.identity import ADMIN
+from hekla.local.apiserver.request.route import Route
+from hekla.local.apiserver.write.writing import Writer, tree_copy
+
+RBAC = ("rbac.authorization.k8s.io", "v1")
+FLOWS = ("flowcontrol.apiserver.k8s.io", "v1")
+
+
+def flow(name: str, level: str, precedence: int, *groups: str) -> Json:
+    """A flow schema for the requests of some groups."""
+    subjects = [{"kind": "Group", "group": {"name": group}} for group in groups]
+    return {"metadata": {"name": name}, "spec": {
+        "matchingPrecedence": precedence, "priorityLevelConfiguration": {"name": level},
+        "rules": [{
+            "subjects": subjects,
+            "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": True, "namespaces": ["*"]}],
+            "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+        }],
+    }}  # fmt: skip
+
+
+OBJECTS: list[tuple[tuple[str, str], str, Json]] = [
+    *((("", "v1"), "namespaces", {"metadata": {"name": name}}) for name in ("default", "kube-system", "kube-public", "kube-node-lease")),
+    (("", "v1"), "services", {
+        "metadata": {"name": "kubernetes", "namespace": "default", "labels": {"component": "apiserver", "provider": "kubernetes"}},
+        "spec": {"clusterIP": "10.96.0.1", "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}]},
+    }),
+    (("scheduling.k8s.io", "v1"), "priorityclasses", {
+        "metadata": {"name": "system-cluster-critical"}, "value": 2000000000,
+        "description": "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+    }),
+    (("scheduling.k8s.io", "v1"), "priorityclasses", {
+        "metadata": {"name": "system-node-critical"}, "value": 2000001000,
+        "description": "Used for system critical pods that must not be moved from their current node.",
+    }),
+    (("networking.k8s.io", "v1"), "servicecidrs", {
+        "metadata": {"name": "kubernetes", "finalizers": ["networking.k8s.io/service-cidr-finalizer"]}, "spec": {"cidrs": [str(RANGE)]},
+    }),
+    *((("", "v1"), "componentstatuses", {
+        "metadata": {"name": name}, "conditions": [{"type": "Healthy", "status": "True", "message": "ok"}],
+    }) for name in ("controller-manager", "scheduler", "etcd-0")),
+    (FLOWS, "prioritylevelconfigurations", {"metadata": {"name": "exempt"}, "spec": {"type": "Exempt"}}),
+    (FLOWS, "prioritylevelconfigurations", {"metadata": {"name": "catch-all"}, "spec": {
+        "type": "Limited", "limited": {"nominalConcurrencyShares": 5, "limitResponse": {"type": "Reject"}},
+    }}),
+    (FLOWS, "flowschemas", flow("exempt", "exempt", 1, "system:masters")),
+    (FLOWS, "flowschemas", flow("catch-all", "catch-all", 10000, "system:unauthenticated", "system:authenticated")),
+    *((RBAC, "clusterroles", role) for role in roles.CLUSTER_ROLES),
+    *((RBAC, "clusterrolebindings", binding) for binding in roles.CLUSTER_ROLE_BINDINGS),
+]  # fmt: skip
+
+
+class Bootstrap:
+    """Creates what is missing, through the same way as any other write."""
+
+    def __init__(self, writer: Writer) -> None:
+        self.writer = writer
+
+    async def run(self) -> None:
+        # All at once: the disk is asked a few times instead of once an object.
+        for first in (True, False):
+            made = (self._make(*entry) for entry in OBJECTS if (entry[1] == "namespaces") is first)
+            await asyncio.gather(*made)
+        await self._ready_addresses()
+        await self._unbind_nodes()
+
+    async def _make(self, place: tuple[str, str], plural: str, tree: Json) -> None:
+        resource = self.writer.registry.get(*place, plural)
+        namespace = tree["metadata"].get("namespace", "")
+        key = f"{namespace}/{tree['metadata']['name']}" if namespace else tree["metadata"]["name"]
+        if resource is None or resource.collection.newest(key) is not None:
+            return
+        request = Request("POST", "/bootstrap", "", {"user-agent": "kube-apiserver"}, b"", Peer())
+        call = Call(request, Route(resource, namespace, "", ""), ADMIN, "create")
+        # What the server makes itself may have names and values that are refused to others (system- classes).
+        await self.writer.add(call, resource, namespace, tree_copy(tree), validate=False)
+
+    async def advertise(self, address: str, port: int) -> None:
+        """Says where the Service `kubernetes` leads, in both forms.  The port may be another one at each start."""
+        ports = [{"name": "https", "port": port, "protocol": "TCP"}]
+        labels = {"kubernetes.io/service-name": "kubernetes"}
+        for place, plural, body in (
+            (("", "v1"), "endpoints", {"subsets": [{"addresses": [{"ip": address}], "ports": ports}]}),
+            (("discovery.k8s.io", "v1"), "endpointslices", {
+                "addressType": "IPv6" if ":" in address else "IPv4", "ports": ports,
+                "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
+            }),
+        ):  # fmt: skip
+            marks = labels if plural == "endpointslices" else {"endpointslice.kubernetes.io/skip-mirror": "true"}
+            await self._make(place, plural, {"metadata": {"name": "kubernetes", "namespace": "default", "labels": marks}, **body})
+            resource = self.writer.registry.get(*place, plural)
+            row = resource.collection.newest("default/kubernetes") if resource is not None else None
+            if resource is None or row is None or all(row.tree().get(name) == value for name, value in body.items()):
+                continue
+            request = Request("PUT", "/bootstrap", "", {"user-agent": "kube-apiserver"}, b"", Peer())
+            call = Call(request, Route(resource, "default", "kubernetes", ""), ADMIN, "update")
+            await self.writer.change(call, resource, "default/kubernetes", replacing(body), retry=True, admit=False)
+
+    async def _unbind_nodes(self) -> None:
+        """Takes back what earlier versions gave to all nodes together; a binding that is not updated by the server stays."""
+        resource = self.writer.registry.get(*RBAC, "clusterrolebindings")
+        row = resource.collection.newest("system:node") if resource is not None else None
+        if resource is None or row is None:
+            return
+        tree = row.tree()
+        updated = (tree["metadata"].get("annotations") or {}).items() >= roles.UPDATED.items()
+        if not updated or tree.get("subjects") != [roles.subject("group system:nodes")]:
+            return
+        call = Call(Request("PUT", "/bootstrap", "", {}, b"", Peer()), Route(resource, "", "system:node", ""), ADMIN, "update")
+        await self.writer.change(call, resource, "system:node", replacing({"subjects": []}), retry=True, admit=False)
+
+    async def _ready_addresses(self) -> None:
+        """Says that the range of service addresses can be used."""
+        resource = self.writer.registry.get("networking.k8s.io", "v1", "servicecidrs")
+        if resource is None:
+            return
+
+        def ready(tree: Json) -> Json:
+            if not (tree.get("status") or {}).get("conditions"):
+                condition = {"type": "Ready", "status": "True", "lastTransitionTime": now(), "reason": "",
+                             "message": "Kubernetes Service CIDR is ready"}  # fmt: skip
+                tree["status"] = {"conditions": [condition]}
+            return tree
+
+        call = Call(Request("PUT", "/bootstrap", "", {}, b"", Peer()), Route(resource, "", "kubernetes", ""), ADMIN, "update")
+        await self.writer.change(call, resource, "kubernetes", ready, retry=True, subresource="server", admit=False)
+
+
+def replacing(body: Json) -> Callable[[Json], Json]:
+    """The change that puts these fields in the place of what is there."""
+    return lambda tree: {**tree, **body}

@@ -1,0 +1,108 @@
+"""Nobody may grant what he does not have: the check behind writes of roles and bindings (local-cluster 7.2).
+
+Who has the verb `escalate` on a role may write any rules into it, who has `bind` on a role may bind it.
+"""
+
+from __future__ import annotations
+
+import json
+
+from hekla.api.trees import Json
+from hekla.local.apiserver.admission.admission import Admission
+from hekla.local.apiserver.admission.attributes import Attributes
+from hekla.local.apiserver.auth.access import Access
+from hekla.local.apiserver.auth.authorization import RBAC, Authorizer, aggregated_rules
+from hekla.local.apiserver.auth.rulecover import MOST_SHOWN, TooManyCombinations, lacking, shown
+from hekla.local.apiserver.request.identity import User
+from hekla.local.apiserver.request.status import forbidden, not_found
+
+EVERYTHING: list[Json] = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}, {"verbs": ["*"], "nonResourceURLs": ["*"]}]
+
+
+class Escalation:
+    def __init__(self, authorizer: Authorizer) -> None:
+        self.authorizer = authorizer
+
+    def join(self, admission: Admission) -> None:
+        # Twice: of what is wrong and not allowed, that it is not allowed is said; and what webhooks made of it is confirmed too.
+        for plural, check in (
+            ("roles", self.check_role), ("clusterroles", self.check_role),
+            ("rolebindings", self.check_binding), ("clusterrolebindings", self.check_binding),
+        ):  # fmt: skip
+            for operation in ("CREATE", "UPDATE"):
+                admission.plugins[f"{plural}.{RBAC}", operation] = [check]
+                admission.checks[f"{plural}.{RBAC}", operation] = [check]
+        admission.creation = self.check_creation
+
+    def check_creation(self, attributes: Attributes) -> None:
+        """Who makes an object by a PUT or an apply needs the right to create it as well."""
+        kind, name = attributes.resource.kind, attributes.name
+        access = Access("create", kind.group, kind.plural, attributes.subresource, attributes.namespace, name)
+        if not self.authorizer.allows(attributes.call.user, access)[0]:
+            raise forbidden(kind, name, "")
+
+    def check_role(self, attributes: Attributes) -> None:
+        user, new, old = attributes.call.user, attributes.object or {}, attributes.old
+        if user.master or (old is not None and only_for_collector(new, old)):
+            return
+        plural = attributes.resource.kind.plural
+        # Of a new role the path does not say the name, so rights that name their roles do not cover it.
+        name = attributes.name if old is not None else ""
+        if self.authorizer.allows(user, Access("escalate", RBAC, plural, "", attributes.namespace, name))[0]:
+            return
+        self._refuse(attributes, user, new.get("rules") or [])
+        gathers = plural == "clusterroles" and (new.get("aggregationRule") or (old or {}).get("aggregationRule"))
+        if gathers and lacking(self.authorizer.rules_of(user, ""), EVERYTHING):
+            raise forbidden(attributes.resource.kind, attributes.name, "must have cluster-admin privileges to use the aggregationRule")
+
+    def check_binding(self, attributes: Attributes) -> None:
+        user, new, old = attributes.call.user, attributes.object or {}, attributes.old
+        if user.master or (old is not None and only_for_collector(new, old)):
+            return
+        reference = new.get("roleRef") or {}
+        plural = "roles" if reference.get("kind") == "Role" else "clusterroles"
+        name = reference.get("name") or ""
+        if self.authorizer.allows(user, Access("bind", RBAC, plural, "", attributes.namespace, name))[0]:
+            return
+        self._refuse(attributes, user, self._rules(plural, attributes.namespace, name))
+
+    def _rules(self, plural: str, namespace: str, name: str) -> list[Json]:
+        """What a role allows.  Raises 404 where there is none: who may not bind it learns nothing but what it says."""
+        resource = self.authorizer.registry.resources[RBAC, "v1", plural]
+        row = resource.collection.newest(f"{namespace}/{name}" if plural == "roles" else name)
+        if row is None:
+            raise not_found(resource.kind, name)
+        role = row.tree()
+        if not role.get("aggregationRule"):
+            return role.get("rules") or []
+        return aggregated_rules(role, self.authorizer.cluster_roles())
+
+    def _refuse(self, attributes: Attributes, user: User, rules: list[Json]) -> None:
+        try:
+            missing = lacking(self.authorizer.rules_of(user, attributes.namespace), rules)
+        except TooManyCombinations as error:
+            why = "its rules overlap in too many ways with those that you hold to be confirmed: write fewer and smaller rules"
+            raise forbidden(attributes.resource.kind, attributes.name, why) from error
+        if missing:
+            groups = " ".join(json.dumps(group) for group in user.groups)
+            why = f'user "{user.name}" (groups=[{groups}]) is attempting to grant RBAC permissions not currently held:\n'
+            lines = sorted(map(shown, missing))
+            lines += ["and more"] * (sum(len(rule["verbs"]) for rule in missing) >= MOST_SHOWN)
+            raise forbidden(attributes.resource.kind, attributes.name, why + "\n".join(lines))
+
+
+def only_for_collector(new: Json, old: Json) -> bool:
+    """Whether a write changes no more than the garbage collector does to let an object go: owners and finalizers.
+
+    Any other write of a role or a binding, be it of a label, is one for which its rules are confirmed again: labels decide into which
+    roles the rules of a role go.
+    """
+    return _without(new, old, "metadata") and _without(new.get("metadata") or {}, old.get("metadata") or {}, *COLLECTORS)
+
+
+COLLECTORS = ("ownerReferences", "finalizers", "managedFields", "selfLink", "generation")
+
+
+def _without(new: Json, old: Json, *names: str) -> bool:
+    """Whether two trees say the same, these fields apart; what is empty is not there."""
+    return all((new.get(name) or None) == (old.get(name) or None) for name in {*new, *old} if name not in names)

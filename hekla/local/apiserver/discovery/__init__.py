@@ -1,0 +1,1 @@
+"""What is served: discovery, OpenAPI, definitions of custom kinds."""

@@ -1,0 +1,195 @@
+"""Discovery in both forms: what is served, told to clients before anything else (local-cluster 1.6)."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from hekla.api.trees import Json
+from hekla.kube.http.server import Request, Response
+from hekla.local.apiserver.objects.kind import Kind
+from hekla.local.apiserver.storage.registry import Registry, Resource
+from hekla.local.apiserver.storage.store import encode
+
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+
+class Discovery:
+    """Answers below /api and /apis; documents are made once for each state of the registry."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self._generation = -1
+        self._documents: dict[str, tuple[bytes, str]] = {}
+
+    def answer(self, request: Request) -> Response | None:
+        """None: not a discovery path, or of a group that is not served."""
+        if self._generation != self.registry.generation:
+            self._documents.clear()
+            self._generation = self.registry.generation
+        path = request.path.rstrip("/")
+        if path in ("/api", "/apis") and wants_aggregated(request.headers.get("accept", "")):
+            body, tag = self._document(f"aggregated {path}", lambda: self._aggregated(path == "/api"))
+            headers = {"ETag": f'"{tag}"', "Vary": "Accept", "Cache-Control": "public"}
+            if request.headers.get("if-none-match", "").strip('"') == tag:
+                return Response(304, headers=headers)
+            return Response(200, body, AGGREGATED, headers)
+        tree = self._legacy(path)
+        if tree is None:
+            return None
+        body, _ = self._document(f"legacy {path}", lambda: tree)
+        return Response(200, body, headers={"Cache-Control": "no-cache, private"})
+
+    def _document(self, name: str, make: Any) -> tuple[bytes, str]:
+        known = self._documents.get(name)
+        if known is None:
+            body = encode(make())
+            known = self._documents[name] = (body, hashlib.sha256(body).hexdigest().upper())
+        return known
+
+    def _legacy(self, path: str) -> Json | None:
+        parts = path.split("/")[1:]
+        versions = in_order(self.registry.versions())
+        match parts:
+            case ["api"]:
+                return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
+            case ["apis"]:
+                return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [group_tree(g, v) for g, v in versions.items() if g]}
+            case ["apis", group] if group in versions:
+                return {"kind": "APIGroup", "apiVersion": "v1", **group_tree(group, versions[group])}
+            case ["api", "v1"]:
+                return self._resources("", "v1")
+            case ["apis", group, version] if version in versions.get(group, ()):
+                return self._resources(group, version)
+        return None
+
+    def _resources(self, group: str, version: str) -> Json:
+        found: list[Json] = []
+        for resource in sorted(self.registry.of(group, version), key=lambda r: r.kind.plural):
+            kind = resource.kind
+            entry: Json = {
+                "name": kind.plural,
+                "singularName": kind.singular or kind.kind.lower(),
+                "namespaced": kind.namespaced,
+                "kind": kind.kind,
+                "verbs": list(kind.verbs),
+            }
+            if kind.short_names:
+                entry["shortNames"] = list(kind.short_names)
+            if kind.categories:
+                entry["categories"] = list(kind.categories)
+            if "list" in kind.verbs and kind.plural != "componentstatuses":  # which nobody stores
+                entry["storageVersionHash"] = storage_hash(kind)
+            found.append(entry)
+            for name, sub in sorted(kind.subresources.items(), reverse=kind.custom):
+                line: Json = {"name": f"{kind.plural}/{name}", "singularName": "", "namespaced": kind.namespaced}
+                if sub.group:
+                    line["group"] = sub.group
+                if sub.version:
+                    line["version"] = sub.version
+                found.append({**line, "kind": sub.kind or kind.kind, "verbs": list(sub.verbs)})
+        return {
+            "kind": "APIResourceList",
+            **({"apiVersion": "v1"} if group else {}),
+            "groupVersion": f"{group}/{version}" if group else version,
+            "resources": found,
+        }
+
+    def _aggregated(self, core: bool) -> Json:
+        items = []
+        for group, versions in in_order(self.registry.versions()).items():
+            if bool(group) == core:
+                continue
+            items.append(
+                {
+                    "metadata": {"name": group} if group else {},
+                    "versions": [
+                        {"version": version, "resources": [aggregated(r) for r in self._ordered(group, version)], "freshness": "Current"}
+                        for version in versions
+                    ],
+                }
+            )
+        return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
+
+    def _ordered(self, group: str, version: str) -> list[Resource]:
+        return sorted(self.registry.of(group, version), key=lambda r: r.kind.plural)
+
+
+FIRST = (
+    "apiregistration.k8s.io", "apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "autoscaling", "batch",
+    "certificates.k8s.io", "networking.k8s.io", "policy", "rbac.authorization.k8s.io", "storage.k8s.io",
+    "admissionregistration.k8s.io", "apiextensions.k8s.io", "scheduling.k8s.io", "coordination.k8s.io", "node.k8s.io",
+    "discovery.k8s.io", "resource.k8s.io", "flowcontrol.apiserver.k8s.io",
+)  # fmt: skip
+"""The order in which clients look for a name that several groups know; definitions' groups come after these."""
+
+
+def in_order(versions: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    known = [group for group in ("", *FIRST) if group in versions]
+    return {group: versions[group] for group in [*known, *(group for group in versions if group not in known)]}
+
+
+def wants_aggregated(accept: str) -> bool:
+    for clause in accept.split(","):
+        media, *parameters = [part.strip() for part in clause.split(";")]
+        wanted = dict(parameter.partition("=")[::2] for parameter in parameters)
+        if media == "application/json" and not wanted.get("as"):
+            return False
+        if wanted.get("as") == "APIGroupDiscoveryList" and wanted.get("v") == "v2" and media == "application/json":
+            return True
+    return False
+
+
+def group_tree(group: str, versions: list[str]) -> Json:
+    listed = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
+    return {"name": group, "versions": listed, "preferredVersion": listed[0]}
+
+
+STORED = {
+    "horizontalpodautoscalers": ("autoscaling", "v2"), "events": ("", "v1"),
+    "customresourcedefinitions": ("apiextensions.k8s.io", "v1beta1"),
+    **dict.fromkeys(("mutatingadmissionpolicies", "mutatingadmissionpolicybindings"), ("admissionregistration.k8s.io", "v1beta1")),
+}  # fmt: skip
+"""By plural: the group and version in which Kubernetes stores what it serves in several."""
+
+
+def storage_hash(kind: Kind) -> str:
+    """Of the type as it is stored, so all versions of a kind have the same."""
+    if kind.custom:
+        group, version = kind.group, kind.stored_version
+    else:
+        group, version = STORED.get(kind.plural, (kind.group, "v1"))
+    return base64.b64encode(hashlib.sha256(f"{group}/{version}/{kind.kind}".encode()).digest()[:8]).decode()
+
+
+def aggregated(resource: Resource) -> Json:
+    kind = resource.kind
+    # Of the built-in kinds only another group than the one around them is said; of custom ones every one.
+    group, version = (kind.group, kind.version) if kind.custom else ("", "")
+    entry: Json = {
+        "resource": kind.plural,
+        "responseKind": {"group": group, "version": version, "kind": kind.kind},
+        "scope": "Namespaced" if kind.namespaced else "Cluster",
+        "singularResource": kind.singular or kind.kind.lower(),
+        "verbs": list(kind.verbs),
+    }
+    if kind.short_names:
+        entry["shortNames"] = list(kind.short_names)
+    if kind.categories:
+        entry["categories"] = list(kind.categories)
+    if kind.subresources:
+        entry["subresources"] = [
+            {
+                "subresource": name,
+                "responseKind": {
+                    "group": sub.group or group,
+                    "version": sub.version or version,
+                    "kind": sub.kind or kind.kind,
+                },
+                "verbs": list(sub.verbs),
+            }
+            for name, sub in sorted(kind.subresources.items())
+        ]
+    return entry

@@ -1,0 +1,1 @@
+"""Custom kinds: structural schemas and their rules."""

@@ -1,0 +1,189 @@
+"""What is wrong with a custom object, in Kubernetes' words (local-cluster 4.3).
+
+Runs only when the compiled check said no.  Values that an update did not change are forgiven: a schema that became stricter
+does not lock the objects that were there before it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hekla.api.trees import Json
+from hekla.local.apiserver.objects.custom.rules import NOTHING
+from hekla.local.apiserver.objects.custom.schema import FORMATS, IMPLICIT, checker, duplicates, expression, is_multiple
+from hekla.local.apiserver.objects.errors import duplicate, invalid, not_supported, required, too_long, too_many, type_invalid
+from hekla.local.apiserver.objects.kind import FieldError
+
+Errors = list[FieldError]
+
+UNCHECKED_RULES = FieldError(
+    "<nil>",
+    "FieldValueInvalid",
+    "Invalid value: null: some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation",
+)
+
+
+UNRANGED = 'Invalid value: "": Checked value must be of type integer {form} in {path}'
+
+
+def explain(schema: Json, value: Any, old: Any = NOTHING, path: str = "", *, root: bool = True) -> Errors:
+    found: Errors = []
+    _value(schema, value, old, path, found, root)
+    return found
+
+
+def _value(schema: Json, value: Any, old: Any, path: str, found: Errors, root: bool = False) -> None:
+    if value is old or (old is not NOTHING and type(value) is type(old) and value == old):
+        return
+    if value is None and schema.get("nullable"):
+        return
+    wanted = _wanted(schema)
+    if wanted and not _fits(wanted, value):
+        actual = type_name(value)
+        shown = f'{path} in body must be of type {",".join(wanted)}: "{actual}"'
+        found.append(type_invalid(path, actual, shown))
+        if actual == "number" and "integer" in wanted:  # its range is looked at all the same
+            form = f"with format {schema['format']}" if schema.get("format") else "(default format)"
+            found.append(FieldError("<nil>", "FieldValueInvalid", UNRANGED.format(form=form, path=path)))
+            _number(schema, value, path, found)
+        return
+    if "enum" in schema and not any(type(item) is type(value) and item == value for item in schema["enum"]):
+        found.append(not_supported(path, value, schema["enum"]))
+    if isinstance(value, dict):
+        _object(schema, value, old, path, found, root)
+    elif isinstance(value, list):
+        _list(schema, value, old, path, found)
+    elif isinstance(value, str):
+        _string(schema, value, path, found)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        _number(schema, value, path, found)
+    _junctures(schema, value, path, found)
+
+
+def _wanted(schema: Json) -> list[str]:
+    if schema.get("x-kubernetes-int-or-string"):
+        return ["integer", "string"]
+    return [schema["type"]] if schema.get("type") else []
+
+
+def _fits(wanted: list[str], value: Any) -> bool:
+    actual = type_name(value)
+    if actual in wanted or (actual == "integer" and "number" in wanted):
+        return True
+    return actual == "number" and "integer" in wanted and isinstance(value, float) and value.is_integer()
+
+
+def type_name(value: Any) -> str:
+    if value is None:
+        return "null"
+    for kind, name in ((bool, "boolean"), (str, "string"), (int, "integer"), (float, "number"), (list, "array")):
+        if isinstance(value, kind):
+            return name
+    return "object"
+
+
+def _object(schema: Json, value: Json, old: Any, path: str, found: Errors, root: bool) -> None:
+    before = old if isinstance(old, dict) else {}
+    for name in schema.get("required") or ():
+        if name not in value and not (root and name in IMPLICIT):
+            found.append(required(_join(path, name)))
+    properties = schema.get("properties") or {}
+    additional = schema.get("additionalProperties")
+    for key, item in value.items():
+        if root and key in IMPLICIT:
+            continue
+        inner = properties.get(key, additional if isinstance(additional, dict) else None)
+        if inner is not None:
+            _value(inner, item, before.get(key, NOTHING), _join(path, key), found)
+    least, most = schema.get("minProperties"), schema.get("maxProperties")
+    if least is not None and len(value) < least:
+        found.append(invalid(path, len(value), f"{path} in body should have at least {least} properties"))
+    if most is not None and len(value) > most:
+        found.append(too_many(path, len(value), most))
+    if schema.get("x-kubernetes-embedded-resource"):
+        for name in ("apiVersion", "kind"):
+            if not value.get(name):
+                found.append(required(_join(path, name), "must not be empty"))
+
+
+def _list(schema: Json, value: list[Any], old: Any, path: str, found: Errors) -> None:
+    items = schema.get("items")
+    if isinstance(items, dict):
+        before = _correlated(schema, old)
+        for position, item in enumerate(value):
+            known = before.get(_identity(schema, item), NOTHING) if before else NOTHING
+            _value(items, item, known, f"{path}[{position}]", found)
+    least, most = schema.get("minItems"), schema.get("maxItems")
+    if least is not None and len(value) < least:
+        found.append(invalid(path, len(value), f"{path} in body should have at least {least} items"))
+    if most is not None and len(value) > most:
+        found.append(too_many(path, len(value), most))
+    if schema.get("x-kubernetes-list-type") in ("map", "set"):
+        found += [duplicate(f"{path}[{position}]", what) for position, what in duplicates(schema, value)]
+
+
+def _correlated(schema: Json, old: Any) -> dict[Any, Any]:
+    """The old elements of a list that is a map, by their keys."""
+    if not isinstance(old, list) or schema.get("x-kubernetes-list-type") != "map":
+        return {}
+    return {_identity(schema, item): item for item in old}
+
+
+def _identity(schema: Json, item: Any) -> Any:
+    if not isinstance(item, dict):
+        return None
+    return tuple(str(item.get(key)) for key in schema.get("x-kubernetes-list-map-keys") or ())
+
+
+def _string(schema: Json, value: str, path: str, found: Errors) -> None:
+    least, most = schema.get("minLength"), schema.get("maxLength")
+    pattern = schema.get("pattern")
+    if most is not None and len(value) > most:  # the first of these that is wrong is told
+        found.append(too_long(path, most))
+    elif least is not None and len(value) < least:
+        found.append(invalid(path, value, f"{path} in body should be at least {least} chars long"))
+    elif pattern and expression(pattern).search(value) is None:
+        found.append(invalid(path, value, f"{path} in body should match '{pattern}'"))
+    form = schema.get("format") or ""
+    if form in FORMATS and not FORMATS[form](value):
+        found.append(type_invalid(path, value, f'{path} in body must be of type {form}: "{value}"'))
+
+
+def _number(schema: Json, value: float, path: str, found: Errors) -> None:
+    low, high, step = schema.get("minimum"), schema.get("maximum"), schema.get("multipleOf")
+    if low is not None and (value <= low if schema.get("exclusiveMinimum") else value < low):
+        bound = "greater than" if schema.get("exclusiveMinimum") else "greater than or equal to"
+        found.append(invalid(path, value, f"{path} in body should be {bound} {_plain(low)}"))
+    if high is not None and (value >= high if schema.get("exclusiveMaximum") else value > high):
+        bound = "less than" if schema.get("exclusiveMaximum") else "less than or equal to"
+        found.append(invalid(path, value, f"{path} in body should be {bound} {_plain(high)}"))
+    if schema.get("format") == "int32" and not -(2**31) <= value < 2**31:
+        found.append(invalid(path, value, f'{path} in body must be of type int32: "{_plain(value)}"'))
+    if step is not None and not is_multiple(value, step):
+        found.append(invalid(path, value, f"{path} in body should be a multiple of {_plain(step)}"))
+
+
+def _plain(number: float) -> str:
+    return str(int(number)) if float(number).is_integer() else str(number)
+
+
+def _junctures(schema: Json, value: Any, path: str, found: Errors) -> None:
+    for part in schema.get("allOf") or ():
+        _value(part, value, NOTHING, path, found)
+    for name, words in (("anyOf", "at least one schema (anyOf)"), ("oneOf", "one and only one schema (oneOf)")):
+        parts = schema.get(name)
+        if not parts:
+            continue
+        good = sum((test := checker(part)) is None or test(value) for part in parts)
+        if good == 0 or (name == "oneOf" and good > 1):
+            suffix = "" if name == "anyOf" else ". Found none valid" if good == 0 else f". Found {good} valid alternatives"
+            found.append(invalid(path, value if not isinstance(value, (dict, list)) else "", f'"{path}" must validate {words}{suffix}'))
+    if schema.get("not"):
+        test = checker(schema["not"])
+        if test is None or test(value):
+            found.append(invalid(path, "", f'"{path}" must not validate the schema (not)'))
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name

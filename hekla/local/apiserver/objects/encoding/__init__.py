@@ -1,0 +1,1 @@
+"""Bodies to trees: JSON, YAML and protobuf."""

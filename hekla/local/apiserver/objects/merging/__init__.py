@@ -1,0 +1,1 @@
+"""Patches, merges, and who owns which fields."""

@@ -1,0 +1,1 @@
+"""OpenAPI documents, made from the tables of kinds."""

@@ -1,0 +1,1 @@
+"""A request on its way in, its answer on its way out."""

@@ -1,0 +1,223 @@
+"""What a pod, a namespace or a scalable object can be asked beside its plain verbs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from hekla.api.trees import Json
+from hekla.kube.http.server import Response
+from hekla.local.apiserver.admission.attributes import Attributes
+from hekla.local.apiserver.objects.columns import AGE, NAME
+from hekla.local.apiserver.objects.kind import Column, FieldError, Kind
+from hekla.local.apiserver.request import bodies
+from hekla.local.apiserver.request.call import Call, read_body
+from hekla.local.apiserver.request.forms import MetadataForm, TableForm, wanted
+from hekla.local.apiserver.request.status import CREATED, Refusal, bad_request, conflict, invalid, not_found
+from hekla.local.apiserver.storage.store import Row, encode
+from hekla.local.apiserver.write import partial_update as parts
+from hekla.local.apiserver.write.podconditions import set_condition
+from hekla.local.apiserver.write.writing import Writer
+
+SCALE = Kind("autoscaling", "v1", "Scale", "scales", True)
+SCALE_COLUMNS = (
+    NAME._replace(format=""),
+    Column(
+        "Desired", "integer", "", "How many instances the object should have.", 0,
+        lambda tree, now: tree["spec"].get("replicas", 0),
+    ),
+    Column(
+        "Available", "integer", "", "How many instances of the object were seen.", 0,
+        lambda tree, now: tree["status"].get("replicas", 0),
+    ),
+    AGE,
+)  # fmt: skip
+
+
+class Subresources:
+    """binding and scale; status and finalize are ordinary updates, eviction and token have files of their own."""
+
+    def __init__(self, writer: Writer) -> None:
+        self.writer = writer
+
+    # --- binding --------------------------------------------------------------------------------------------------------
+
+    async def bind(self, call: Call, name: str) -> Response:
+        """POST pods/<p>/binding, or bindings with the pod's name in the body."""
+        body = call.request.body
+        tree = self._binding_tree(call, body)
+        metadata = tree.get("metadata") or {}
+        name = name or metadata.get("name") or ""
+        target = tree.get("target")
+        node = target.get("name") if isinstance(target, dict) else None
+        if not isinstance(node, str) or not node:
+            raise Refusal(500, "target.name: Required value", reason="", details=None)
+        what = target.get("kind") if isinstance(target, dict) else None
+        if what not in (None, "", "Node"):
+            text = f'target.kind: Unsupported value: {json.dumps(what)}: supported values: "Node", "<empty>"'
+            raise Refusal(500, text, reason="", details=None)
+        pods = self.writer.registry["pods"]
+        kind, collection = pods.kind, pods.collection
+        key = f"{call.route.namespace}/{name}"
+        if metadata.get("name") and metadata["name"] != name:
+            raise bad_request("name in URL does not match name in Binding object")
+        admission = self.writer.admission
+        attributes = Attributes(call, pods, "CREATE", call.route.namespace, name, tree, None, "binding")
+        admission.restrict_node(attributes)
+        if admission.mutating_webhooks(attributes):
+            tree = await admission.call_mutating(attributes)
+            metadata = tree.get("metadata") or {}
+        if admission.validating_webhooks(attributes):
+            await admission.call_validating(attributes)
+        row = collection.newest(key)
+        if row is None:
+            raise not_found(kind, name)
+        uid = metadata.get("uid")
+        if uid and uid != row.uid:
+            raise conflict(kind, name, f"Precondition failed: UID in precondition: {uid}, UID in object meta: {row.uid}")
+        if not call.dry_run:
+            write = parts.bind(collection, row, node, metadata)
+            if write is not None:
+                await self.writer.stored(write)
+                return call.respond(201, CREATED)
+        pod = row.tree()
+        spec = pod["spec"]
+        if spec.get("nodeName"):
+            raise conflict(kind, name, f'pod {name} is already assigned to node "{spec["nodeName"]}"', "pods/binding")
+        if "deletionTimestamp" in pod["metadata"]:
+            raise conflict(kind, name, f"pod {name} is being deleted, cannot be assigned to a host", "pods/binding")
+        if spec.get("schedulingGates"):
+            raise conflict(kind, name, f"pod {name} has non-empty .spec.schedulingGates", "pods/binding")
+        spec["nodeName"] = node
+        for field in ("annotations", "labels"):
+            if metadata.get(field):
+                pod["metadata"][field] = {**(pod["metadata"].get(field) or {}), **metadata[field]}
+        set_condition(pod.setdefault("status", {}), "PodScheduled", "True")
+        if not call.dry_run:
+            await self.writer.stored(collection.update(pod, row, counts=False))
+        return call.respond(201, CREATED)
+
+    def _binding_tree(self, call: Call, body: bytes) -> Json:
+        if call.media_type == "application/json" and not call.request.query:
+            # A scheduler binds thousands of pods a second, always with this small body.
+            try:
+                tree = msgspec.json.decode(body, type=Binding)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                pass
+            else:
+                return {"metadata": tree.metadata, "target": tree.target}
+        return read_body(call, bodies.BINDING)
+
+    # --- scale ----------------------------------------------------------------------------------------------------------
+
+    def scale_of(self, call: Call, row: Row) -> Json:
+        paths = call.route.kind.scale
+        tree = row.tree()
+        metadata = {
+            key: tree["metadata"][key]
+            for key in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+            if key in tree["metadata"]
+        }
+        replicas = at(tree, paths.spec_replicas)
+        if replicas is None:
+            where = "." + ".".join(paths.spec_replicas)
+            raise Refusal(500, f'Internal error occurred: the spec replicas field "{where}" does not exist', details={})
+        status: Json = {"replicas": at(tree, paths.status_replicas) or 0}
+        if paths.selector is not None:
+            selector = at(tree, paths.selector)
+            text = selector if isinstance(selector, str) else selector_text(selector or {})
+            if text:
+                status["selector"] = text
+        spec = {"replicas": replicas} if replicas else {}
+        return {"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status}
+
+    async def get_scale(self, call: Call) -> Response:
+        row = call.resource.collection.rows.get(call.route.key)
+        if row is None:
+            raise not_found(call.route.kind, call.route.name)
+        return self._shown(call, self.scale_of(call, row))
+
+    @staticmethod
+    def _shown(call: Call, scale: Json) -> Response:
+        form = wanted(call.request.headers, call.request.option("includeObject"))
+        if isinstance(form, TableForm):
+            return call.respond(200, encode(form.of_tree(SCALE_COLUMNS, scale)))
+        return call.respond(200, encode(form.of_metadata(scale["metadata"]) if isinstance(form, MetadataForm) else scale))
+
+    async def put_scale(self, call: Call, scale: Json) -> Response:
+        """Writes spec.replicas of a Scale into the object."""
+        kind, paths = call.route.kind, call.route.kind.scale
+        replicas = (scale.get("spec") or {}).get("replicas", 0)
+        if replicas < 0:
+            error = FieldError("spec.replicas", "FieldValueInvalid", f"Invalid value: {replicas}: must be greater than or equal to 0")
+            raise invalid(SCALE, call.route.name, [error])
+        version = (scale.get("metadata") or {}).get("resourceVersion") or ""
+        uid = (scale.get("metadata") or {}).get("uid") or ""
+
+        def change(tree: Json) -> Json:
+            if version and version != tree["metadata"]["resourceVersion"]:
+                raise conflict(kind, call.route.name)
+            if uid and uid != tree["metadata"]["uid"]:
+                raise conflict(
+                    kind, call.route.name, f"Precondition failed: UID in precondition: {uid}, UID in object meta: {tree['metadata']['uid']}"
+                )
+            put_at(tree, paths.spec_replicas, replicas)
+            return tree
+
+        row, tree = await self.writer.change(call, call.resource, call.route.key, change, retry=not version)
+        return self.scale_answer(call, row, tree)
+
+    def scale_answer(self, call: Call, row: Row | None, tree: Json) -> Response:
+        """The Scale of a written object; under dry run there is no row, and the tree says what would have been written."""
+        if row is not None:
+            return self._shown(call, self.scale_of(call, row))
+        found = call.resource.collection.rows.get(call.route.key)
+        if found is None:
+            raise not_found(call.route.kind, call.route.name)
+        dry = self.scale_of(call, found)
+        replicas = at(tree, call.route.kind.scale.spec_replicas)
+        dry["spec"] = {"replicas": replicas} if replicas else {}
+        return self._shown(call, dry)
+
+
+class Binding(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of a binding, to be read fast; what does not fit goes the long way, which words the error."""
+
+    metadata: dict[str, object] = {}
+    target: dict[str, object] = {}
+    kind: str = "Binding"
+    apiVersion: str = "v1"
+
+
+def at(tree: Json, path: tuple[str, ...]) -> Any:
+    found: Any = tree
+    for step in path:
+        if not isinstance(found, dict):
+            return None
+        found = found.get(step)
+    return found
+
+
+def put_at(tree: Json, path: tuple[str, ...], value: object) -> None:
+    for step in path[:-1]:
+        tree = tree.setdefault(step, {})
+    tree[path[-1]] = value
+
+
+def selector_text(selector: Json) -> str:
+    """A label selector as the text that a list would take."""
+    if selector and not ({"matchLabels", "matchExpressions"} & selector.keys()):
+        return ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
+    terms = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]
+    for term in selector.get("matchExpressions") or []:
+        key, operator, values = term.get("key"), term.get("operator"), sorted(term.get("values") or [])
+        match operator:
+            case "Exists":
+                terms.append(key)
+            case "DoesNotExist":
+                terms.append(f"!{key}")
+            case _:
+                terms.append(f"{key} {str(operator).lower()} ({','.join(values)})")
+    return ",".join(terms)

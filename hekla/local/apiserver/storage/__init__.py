@@ -1,0 +1,1 @@
+"""The state in memory, and the log and database under it."""

@@ -1,0 +1,406 @@
+"""Who owns the fields of stored objects, kept small: thousands of objects of one template share one description.
+
+An object's row holds two things: a reference to its Owners (the entries of managedFields without times, shared by all objects
+with the same), and its stamps (the times, and the few keys that differ from object to object, as bytes).  The JSON that clients
+read is put together when it is asked for.  What a create or update makes of an object's owners is looked up by its
+shape: equal shapes have equal owners, so the sets themselves are worked with once a template, not once an object.
+
+On the disk every row says its own managedFields in full, so that rows do not depend on each other there.
+Reference: local-cluster 2.7; docs/decisions/0125.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import time
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from hekla.api.text.times import stamp
+from hekla.api.trees import Json
+from hekla.local.apiserver.objects.merging import fieldsets, merging, ownership
+from hekla.local.apiserver.objects.merging.merging import Marks
+from hekla.local.apiserver.objects.merging.ownership import Owner, Scope, Share, Shares
+from hekla.local.apiserver.objects.merging.topology import ANY, LEAF, MAP, SET, Node
+
+KNOWN_SHAPES = 4096
+"""Creates and changes whose outcome is remembered."""
+
+KNOWN_SPECS = 1024
+_encode = msgspec.json.Encoder().encode
+
+_KEY = re.compile(rb'k:\{\\"(ip|uid)\\":\\"([0-9A-Za-z.:-]+)\\"\}')
+_MARKED = re.compile(rb'k:\{\\"(ip|uid)\\":\\"\\u0001(\d+)\\u0001\\"\}')
+_LENGTHS = [struct.Struct(f"<{count}I") for count in range(32)]
+
+
+class Head:
+    """One entry of managedFields without its time, shared."""
+
+    __slots__ = ("__weakref__", "after", "before", "fields", "marked", "numbers", "owner", "pieces", "version")
+
+    def __init__(self, owner: Owner, version: str, fields: bytes) -> None:
+        self.owner = owner
+        self.version = version
+        self.fields = fields
+        """The set as JSON; keys that differ between objects are numbers between marks."""
+        self.marked = b"\\u0001" in fields
+        first = {"manager": owner.manager, "operation": owner.operation, "apiVersion": version}
+        last = f',"subresource":{_text(owner.subresource)}' if owner.subresource else ""
+        self.before = msgspec.json.encode(first)[:-1]
+        self.after = b',"fieldsType":"FieldsV1","fieldsV1":' + fields + last.encode() + b"}"
+        literal, *rest = _MARKED.split(self.after)
+        self.numbers = tuple(int(number) for number in rest[1::3])
+        """Of the marks in `after`, which stand between its pieces."""
+        self.pieces = [literal]
+        for key, following in zip(rest[::3], rest[2::3], strict=True):
+            self.pieces[-1] += b'k:{\\"%b\\":\\"' % key
+            self.pieces.append(b'\\"}' + following)
+
+    def with_keys(self, values: Sequence[bytes]) -> bytes:
+        """`after` with an object's own keys in the place of the marks."""
+        found = [self.pieces[0]]
+        for number, piece in zip(self.numbers, self.pieces[1:], strict=True):
+            found += (values[number], piece)
+        return b"".join(found)
+
+    def tree(self, values: Sequence[str]) -> fieldsets.Tree:
+        return fieldsets.decode(filled(self.fields, values) if self.marked else self.fields)  # type: ignore[no-any-return]  # JSON
+
+
+class Owners:
+    """The entries of an object's managedFields without their times, in order; shared."""
+
+    __slots__ = ("__weakref__", "heads", "times")
+
+    def __init__(self, heads: tuple[Head, ...]) -> None:
+        self.heads = heads
+        self.times = _LENGTHS[len(heads)] if len(heads) < len(_LENGTHS) else struct.Struct(f"<{len(heads)}I")
+
+    def values(self, stamps: bytes) -> list[str]:
+        """The keys that the sets name by number."""
+        rest = stamps[self.times.size :]
+        return rest.decode().split("\0") if rest else []
+
+    def render(self, stamps: bytes) -> bytes:
+        """managedFields as JSON."""
+        pieces: list[bytes] = []
+        values = None
+        for head, moment in zip(self.heads, self.times.unpack_from(stamps), strict=True):
+            after = head.after
+            if head.marked:
+                if values is None:
+                    values = stamps[self.times.size :].split(b"\0")
+                after = head.with_keys(values)
+            pieces.append(b"%b%b%b" % (head.before, _time(moment), after))
+        return b"[" + b",".join(pieces) + b"]"
+
+    def shares(self, stamps: bytes) -> Shares:
+        values = self.values(stamps)
+        times = self.times.unpack_from(stamps)
+        return {head.owner: Share(head.version, head.tree(values), moment) for head, moment in zip(self.heads, times, strict=True)}
+
+
+def filled(fields: bytes, values: Sequence[str]) -> bytes:
+    """A set with the object's own keys in the place of their numbers."""
+
+    def key(match: re.Match[bytes]) -> bytes:
+        number = int(match[2])
+        return b'k:{\\"%b\\":\\"%b\\"}' % (match[1], values[number].encode()) if number < len(values) else match[0]
+
+    return _MARKED.sub(key, fields)
+
+
+@lru_cache(maxsize=4096)
+def _time(moment: int) -> bytes:
+    return f',"time":"{stamp(moment)}"'.encode() if moment else b""
+
+
+def _text(value: str) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+Ownership = tuple[Owners | None, bytes]
+"""What a row holds."""
+NOBODY: Ownership = (None, b"")
+
+
+class _Clock:
+    """The stamp of now for objects with one owner, made once a second."""
+
+    __slots__ = ("second", "stamp")
+
+    def __init__(self) -> None:
+        self.second = 0
+        self.stamp = b""
+
+    def now(self) -> tuple[int, bytes]:
+        second = int(time.time())
+        if second != self.second:
+            self.second, self.stamp = second, _LENGTHS[1].pack(second)
+        return self.second, self.stamp
+
+
+class Book:
+    """All that is known of owners: the shared entries, and the outcomes of creates and updates by their shape."""
+
+    def __init__(self) -> None:
+        self._heads: WeakValueDictionary[tuple[Owner, str, bytes], Head] = WeakValueDictionary()
+        self._owners: WeakValueDictionary[tuple[Head, ...], Owners] = WeakValueDictionary()
+        self._created: dict[Any, Owners | None] = {}
+        self._updated: dict[Any, tuple[tuple[Head, ...], tuple[int, ...], tuple[int, ...]]] = {}
+        self._specs: dict[tuple[Node, bytes], int] = {}
+        self._shapes: dict[tuple[Any, ...], int] = {}
+        self._numbers = 0
+        self._clock = _Clock()
+
+    # --- writes ---------------------------------------------------------------------------------------------------------
+
+    def created(self, scope: Scope, tree: Json, owner: Owner) -> Ownership:
+        """Of a new object."""
+        marks = Marks([])
+        shape: list[Any] = []
+        known_spec = self.shape_of(scope, tree)
+        if known_spec:
+            shape.append(known_spec)
+            signature(scope.node, {name: value for name, value in tree.items() if name != "spec"}, shape, marks, scope.without)
+        else:
+            signature(scope.node, tree, shape, marks, scope.without)
+        key = (scope.node, scope.version, scope.without, owner, tuple(shape))
+        known = self._created.get(key, self)
+        if known is self:
+            known = self._create(scope, tree, owner, marks)
+            if len(self._created) >= KNOWN_SHAPES:
+                self._created.clear()
+            self._created[key] = known
+        return self._stamped(known, marks.values)
+
+    def shape_of(self, scope: Scope, tree: Json) -> int:
+        """The number of the shape of a new object's spec; 0 where there is none."""
+        spec = tree.get("spec")
+        return self._spec_shape(scope.node, spec) if type(spec) is dict and "spec" not in scope.without else 0
+
+    def created_alike(self, scope: Scope, metadata: Json, spec: int, owner: Owner) -> Ownership | None:
+        """Of a new object of metadata and a spec of a known shape; None where no such object was booked before."""
+        marks = Marks([])
+        shape: list[Any] = [spec]
+        signature(scope.node, {"metadata": metadata}, shape, marks, scope.without)
+        known = self._created.get((scope.node, scope.version, scope.without, owner, tuple(shape)), self)
+        if known is self:
+            return None
+        return self._stamped(known, marks.values)
+
+    def _stamped(self, known: Any, values: list[str]) -> Ownership:
+        if known is None:
+            return NOBODY
+        assert isinstance(known, Owners)
+        stamp = self._clock.now()[1]
+        return known, (stamp + "\0".join(values).encode() if values else stamp)
+
+    def _spec_shape(self, node: Node, spec: Json) -> int:
+        """A number for the signature of a spec; 0 where it has keys that differ from object to object.
+
+        Specs of one template are the same bytes but for a few scalars, of which a signature knows no more than that they are there."""
+        child = node.open().get("spec")
+        if child is None or child.kind is not MAP:
+            return 0
+        nested = {name: value for name, value in spec.items() if type(value) is dict or type(value) is list}
+        key = (child, _encode([list(spec), nested]))
+        number = self._specs.get(key)
+        if number is None:
+            found: list[Any] = []
+            marks = Marks([])
+            signature(child, spec, found, marks)
+            self._numbers += 1
+            number = 0 if marks.values else self._shapes.setdefault(tuple(found), self._numbers)
+            for known in (self._specs, self._shapes):
+                if len(known) >= KNOWN_SPECS:
+                    known.clear()  # a number is never given twice
+            self._specs[key] = number
+        return number
+
+    def _create(self, scope: Scope, tree: Json, owner: Owner, marks: Marks) -> Owners | None:
+        difference = merging.compare(scope.node, {}, tree, marks, scope.without)
+        fields = fieldsets.difference(fieldsets.from_paths((*difference.added, *difference.modified)), ownership.SERVER_SET)
+        return self._shared((self._head(owner, scope.version, fieldsets.text(fields)),)) if fields else None
+
+    def updated(self, scope: Scope, old: Json, new: Json, held: Ownership, owner: Owner, *, timed: bool = True) -> Ownership:
+        """Of a changed object."""
+        owners, stamps = held
+        if owners is None:
+            return held  # nobody is tracked until the first apply
+        values = owners.values(stamps)
+        known_values = len(values)
+        difference = merging.compare(scope.node, old, new, Marks(values), scope.without)
+        if not (difference.added or difference.modified or difference.removed):
+            return held
+        now = self.now() if timed else 0
+        if len(owners.heads) > ownership.MOST_UPDATERS or any(head.version != scope.version for head in owners.heads):
+            return self.compact(ownership.updated(scope, old, new, owners.shares(stamps), owner, now))
+        key = (owners, owner, difference, known_values)
+        outcome = self._updated.get(key)
+        if outcome is None:
+            outcome = self._update(scope, owners, owner, difference)
+            if len(self._updated) >= KNOWN_SHAPES:
+                self._updated.clear()
+            self._updated[key] = outcome
+        heads, sources, wanted = outcome
+        if not heads:
+            return NOBODY
+        times = (*owners.times.unpack_from(stamps), now)
+        entries = [(head, times[source]) for head, source in zip(heads, sources, strict=True)]
+        return self.packed(entries, [values[number] for number in wanted])
+
+    def _update(
+        self, scope: Scope, owners: Owners, owner: Owner, difference: merging.Difference
+    ) -> tuple[tuple[Head, ...], tuple[int, ...], tuple[int, ...]]:
+        """New heads, for each where its time comes from (the last is now), and which values they name."""
+        shares = {head.owner: Share(head.version, fieldsets.decode(head.fields), number) for number, head in enumerate(owners.heads)}
+        after = ownership.updated_by(scope, {}, {}, shares, owner, len(owners.heads), difference)
+        texts = [(found, share, fieldsets.text(share.fields)) for found, share in after.items()]
+        wanted: dict[int, int] = {}
+        heads = tuple(self._head(found, share.version, renumbered(text, wanted)) for found, share, text in texts)
+        return heads, tuple(share.time for _, share, _ in texts), tuple(wanted)
+
+    def compact(self, shares: Shares) -> Ownership:
+        """Shares in the form in which a row holds them."""
+        if not shares:
+            return NOBODY
+        numbers: dict[str, int] = {}
+
+        def number(match: re.Match[bytes]) -> bytes:
+            place = numbers.setdefault(match[2].decode(), len(numbers))
+            return b'k:{\\"%b\\":\\"\\u0001%d\\u0001\\"}' % (match[1], place)
+
+        entries = []
+        for owner, share in sorted(shares.items(), key=lambda pair: ownership.order_of(*pair)):
+            text = _KEY.sub(number, fieldsets.text(share.fields))
+            entries.append((self._head(owner, share.version, text), share.time))
+        return self.packed(entries, list(numbers))
+
+    def read(self, entries: Any) -> Ownership | None:
+        """managedFields that a client or the disk holds; None where they cannot be read."""
+        shares = ownership.from_wire(entries)
+        return None if shares is None else self.compact(shares)
+
+    # --- sharing --------------------------------------------------------------------------------------------------------
+
+    def _head(self, owner: Owner, version: str, text: bytes) -> Head:
+        key = (owner, version, text)
+        head = self._heads.get(key)
+        if head is None:
+            head = self._heads[key] = Head(owner, version, text)
+        return head
+
+    def _shared(self, heads: tuple[Head, ...]) -> Owners:
+        owners = self._owners.get(heads)
+        if owners is None:
+            owners = self._owners[heads] = Owners(heads)
+        return owners
+
+    def now(self) -> int:
+        return self._clock.now()[0]
+
+    def packed(self, entries: list[tuple[Head, int]], values: list[str]) -> Ownership:
+        """(entry, when it changed last) of each owner, and the keys that the entries name by number, as a row holds them."""
+        if len(entries) > 1:
+            entries.sort(key=_order)
+        owners = self._shared(tuple([head for head, _ in entries]))
+        stamps = owners.times.pack(*[moment for _, moment in entries])
+        return owners, (stamps + "\0".join(values).encode() if values else stamps)
+
+
+def _order(entry: tuple[Head, int]) -> tuple[str, int, str, str, str]:
+    head, moment = entry
+    return head.owner.operation, moment, head.owner.manager, head.version, head.owner.subresource
+
+
+def renumbered(text: bytes, wanted: dict[int, int]) -> bytes:
+    """The set with its marks numbered as they are met; `wanted` gathers the new numbers of the old, in order."""
+    if b"\\u0001" not in text:
+        return text
+
+    def number(match: re.Match[bytes]) -> bytes:
+        place = wanted.setdefault(int(match[2]), len(wanted))
+        return b'k:{\\"%b\\":\\"\\u0001%d\\u0001\\"}' % (match[1], place)
+
+    return _MARKED.sub(number, text)
+
+
+# --- shapes --------------------------------------------------------------------------------------------------------------
+
+
+def signature(node: Node, tree: Json, found: list[Any], marks: Marks, without: frozenset[str] = frozenset()) -> None:
+    """All of an object that its set of fields depends on, and nothing else: names of fields, keys of list elements.
+
+    What differs between objects of one template goes to `marks` and is a number in the signature, as in the set."""
+    found.append(tuple(tree))
+    fields = node.fields
+    if fields is None:
+        fields = node.open()
+    if node.empty:
+        found.append(tuple([not tree.get(name) for name in node.empty]))
+    element, deep = node.element, node.deep
+    if element is None or element.kind is LEAF:
+        if not deep:
+            return
+        element = None
+    for name, value in tree.items():
+        child = deep.get(name)
+        if child is None and element is not None and name not in fields:
+            child = element
+        if child is None or (without and name in without):
+            continue
+        kind = child.kind
+        if kind is MAP:
+            if type(value) is dict:
+                signature(child, value, found, marks)
+            else:
+                found.append(value is None)
+        elif kind is ANY:
+            _guess(value, found)
+        elif type(value) is list:
+            _list_signature(child, value, found, marks)
+        else:
+            found.append(None)
+
+
+def _list_signature(node: Node, items: list[Any], found: list[Any], marks: Marks) -> None:
+    if node.kind is SET:
+        found.append(tuple([repr(item) for item in items]))
+        return
+    keys = node.keys
+    inner = node.element
+    if node.mark:
+        found.append(tuple([marks.mark(item.get(keys[0])) for item in items]))
+    elif len(keys) == 1:
+        key = keys[0]
+        found.append(tuple([item.get(key) for item in items]))
+    else:
+        found.append(tuple([tuple([item.get(key) for key in keys]) for item in items]))
+    if inner is None or inner.kind is not MAP:
+        return
+    inner.open()
+    plain, deep = inner.element is None or inner.element.kind is LEAF, inner.deep.keys()
+    for item in items:
+        if type(item) is dict:
+            if plain and deep.isdisjoint(item):
+                found.append(tuple(item))
+            else:
+                signature(inner, item, found, marks)
+
+
+def _guess(value: Any, found: list[Any]) -> None:
+    """The signature of what no schema describes."""
+    if type(value) is dict:
+        found.append((tuple(value), tuple([type(item) is dict for item in value.values()])))
+        for item in value.values():
+            if type(item) is dict:
+                _guess(item, found)
+    else:
+        found.append(type(value) is list)

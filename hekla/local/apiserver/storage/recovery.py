@@ -1,0 +1,184 @@
+"""What a start does with the state that it finds: all of it is checked, and then it is served or not.
+
+The files name each other: the database says which log was settled last and how its rows ended; the next log goes on from there, and each
+log from the one before; one that is not the newest ends with a frame that says that another follows.  A newest log is always there.  So
+whichever file is missing, cut, changed or older than the others, another one knows better.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from hekla.local.apiserver.storage import database, fulldisk, previousformat
+from hekla.local.apiserver.storage.database import DATABASE, MAGIC, WRITE_AHEAD, Digest
+from hekla.local.apiserver.storage.logfile import (
+    BEGINNING,
+    COUNTER,
+    Damaged,
+    Heading,
+    LogReader,
+    Missing,
+    Record,
+    begin,
+    committed,
+    cut,
+    logs,
+    number,
+    path_of,
+    seal,
+)
+
+log = logging.getLogger(__name__)
+
+FIRST = Heading(number=1, chain=0, version=1, first=True)
+
+
+class StorageError(Exception):
+    """The data directory cannot be used, and why."""
+
+
+@dataclass(slots=True)
+class State:
+    """All that is stored, and where the next write goes."""
+
+    rows: dict[int, Record]
+    """By number."""
+    version: int
+    """The highest resourceVersion."""
+    log: int
+    """The number of the newest log."""
+    size: int
+    chain: int
+    """How it ends: a length, and a checksum."""
+
+
+def recover(directory: Path) -> State:
+    """The state of a directory, made where there is none.  Raises StorageError, and then nothing has been changed."""
+    try:
+        return _recover(directory)
+    except (Damaged, Missing) as error:
+        raise StorageError(f"{error}; {advice(directory)}") from error
+    except sqlite3.Error as error:
+        path = directory / DATABASE
+        if fulldisk.is_full(error, directory):
+            raise StorageError(f"{directory}: {fulldisk.WORDS}") from error
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            raise StorageError(f"the database {path} is in use by another program ({error}); end that, and start again") from error
+        raise StorageError(f"{path} is damaged and is not served: {error}; {advice(directory)}") from error
+    except UnicodeDecodeError as error:  # SQLite tells of damage in words that are themselves of the file
+        raise StorageError(f"{directory / DATABASE} is damaged and is not served: {error}; {advice(directory)}") from error
+    except OSError as error:
+        if fulldisk.is_full(error, directory):
+            raise StorageError(f"{directory}: {fulldisk.WORDS}") from error
+        named = error.filename or directory
+        raise StorageError(f"the data directory {directory} cannot be used: {named}: {error.strerror or error}") from error
+
+
+def advice(directory: Path) -> str:
+    return (
+        f"restore {directory} from a copy, all of its state.* together; where there is none, keep these files as they are, "
+        "and begin another cluster beside it"
+    )
+
+
+def _recover(directory: Path) -> State:
+    path = directory / DATABASE
+    if not path.exists():
+        _begin(directory)
+    _look_at(path)
+    if previousformat.is_previous(path):
+        log.info("%s has the format of an earlier version and is stored anew", path)
+        torn = previousformat.migrate(directory)
+        if torn is not None:
+            _say_dropped(*torn)
+    digest, rows = database.read(path)
+    return _read_logs(directory, digest, rows)
+
+
+def _begin(directory: Path) -> None:
+    """Makes the database, where all that was ever stored is in the logs or nothing was stored."""
+    path = directory / DATABASE
+    left = logs(directory)
+    ahead = directory / WRITE_AHEAD
+    if ahead.exists() and ahead.stat().st_size:
+        raise Missing(path, f"{ahead} is there, which belongs to it")
+    if left and not LogReader(left[0]).heading.first:
+        raise Missing(path, f"{left[0]} is there, which goes on from it")
+    if not left:
+        mark = committed(directory)
+        if mark is not None:
+            raise Missing(path, f"there was one, with the log {path_of(directory, mark[0])}")
+        descriptor, _ = begin(directory, FIRST)
+        os.close(descriptor)
+    ahead.unlink(missing_ok=True)
+    database.create(directory, (), Digest(log=0, chain=FIRST.chain, version=FIRST.version))
+
+
+def _look_at(path: Path) -> None:
+    """SQLite takes an empty file for a new database; here there is none without content."""
+    with path.open("rb") as file:
+        content = file.read(100)
+    if len(content) < 100:
+        raise Damaged(path, f"it has only {len(content)} bytes")
+    if not content.startswith(MAGIC):
+        raise Damaged(path, "it is not a database")
+
+
+def _read_logs(directory: Path, digest: Digest, rows: dict[int, Record]) -> State:
+    """Reads what has not been settled.  The end of the newest log may be torn; that is cut off when all the rest is right."""
+    left = [path for path in logs(directory) if number(path) > digest.log]
+    _all_there(directory, digest, left)
+    mark = committed(directory)
+    chain, version = digest.chain, digest.version
+    readers: list[LogReader] = []
+    for path in left:
+        # Between the beginning of a log and the end of the one before lies a moment.
+        newest = path == left[-1] or (path == left[-2] and left[-1].stat().st_size == BEGINNING)
+        reader = LogReader(path, newest=newest, committed=mark[1] if mark is not None and mark[0] == number(path) else None)
+        reader.follows(readers[-1].path if readers else directory / DATABASE, chain, version)
+        for transaction in reader:
+            rows.update((row.id, row) for row in transaction if row.id != COUNTER)
+        if not (reader.sealed or newest):
+            raise Damaged(path, f"it has no end, and {left[len(readers) + 1]}, which follows, is not one that was just begun")
+        chain, version = reader.chain, reader.version
+        readers.append(reader)
+    last = readers[-1]
+    if last.sealed:
+        raise Missing(path_of(directory, last.heading.number + 1), f"{last.path} says that it follows")
+    _cut_off(readers)
+    return State(rows, version, last.heading.number, last.size, last.chain)
+
+
+def _all_there(directory: Path, digest: Digest, left: list[Path]) -> None:
+    wanted = path_of(directory, digest.log + 1)
+    for path in left:
+        if path != wanted:
+            raise Missing(wanted, f"{path} came after it, and {directory / DATABASE} has only what came before")
+        wanted = path_of(directory, number(path) + 1)
+    if not left:
+        raise Missing(wanted, f"{directory / DATABASE} says that it follows what it has")
+    mark = committed(directory)
+    if mark is not None and mark[0] > number(left[-1]):
+        raise Missing(path_of(directory, mark[0]), "it was written to")
+
+
+def _cut_off(readers: Iterable[LogReader]) -> None:
+    """Cuts off what is torn, and ends what is to be the last but one."""
+    *ended, last = readers
+    for reader in ended:
+        if not reader.sealed:
+            cut(reader.path, reader.size, seal(reader.chain))
+    if last.torn:
+        cut(last.path, last.size)
+    for reader in (*ended, last):
+        if reader.torn:
+            _say_dropped(reader.path, reader.torn)
+
+
+def _say_dropped(path: Path, torn: int) -> None:
+    log.warning("%s: its last %d bytes are dropped: a write that was not finished, and not answered", path, torn)

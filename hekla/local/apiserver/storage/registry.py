@@ -1,0 +1,116 @@
+"""What is served right now: the kinds, where each one's objects lie, and the bytes that every answer of a kind begins with."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from functools import partial
+
+from hekla.api.trees import Json
+from hekla.local.apiserver.objects.kind import Kind
+from hekla.local.apiserver.objects.merging.ownership import Scope
+from hekla.local.apiserver.objects.merging.topology import Node
+from hekla.local.apiserver.storage.store import ADDED, DELETED, MODIFIED, Collection, Store
+
+
+class Resource:
+    """A served kind with its collection."""
+
+    def __init__(self, kind: Kind, collection: Collection) -> None:
+        self.kind = kind
+        self.collection = collection
+        self.prefix = f'{{"kind":{json.dumps(kind.kind)},"apiVersion":{json.dumps(kind.api_version)},'.encode()
+        """Stands in front of stored bytes, whose own opening brace it replaces."""
+        self.item_prefix = self.prefix if kind.custom else b"{"
+        self.list_prefix = f'{{"kind":{json.dumps(kind.list_kind)},"apiVersion":{json.dumps(kind.api_version)},"metadata":'.encode()
+        self.event_prefix = {type: b'{"type":"' + type.encode() + b'","object":' + self.prefix for type in (ADDED, MODIFIED, DELETED)}
+        self.node: Node | None = None
+        self.scopes: dict[str, Scope] = {}
+        """How its objects merge, by subresource; made by scopes.py when they are first written."""
+        self.token = object()
+        """Tells wire forms of this resource apart in an event's cache."""
+
+    def field_position(self, field: str) -> int:
+        """Where a selectable field's value stands in `Row.fields`."""
+        return self.collection.positions[self.storage_field(field)]
+
+    def storage_field(self, field: str) -> str:
+        # Two kinds that share a store may name the same place differently (v1 and events.k8s.io events).
+        path = self.kind.selectable[field]
+        for name, other in self.collection.selectable.items():
+            if other == path:
+                return name
+        return field
+
+    def typed(self, tree: Json) -> Json:
+        """The tree with its kind and apiVersion in front."""
+        return {"kind": self.kind.kind, "apiVersion": self.kind.api_version, **tree}
+
+
+def storage_name(kind: Kind) -> str:
+    group, plural = kind.storage if kind.storage != ("", "") else (kind.group, kind.plural)
+    return f"{plural}.{group}" if group else plural
+
+
+def maturity(version: str) -> tuple[int, int, int]:
+    """Orders versions as Kubernetes prefers them: v2, v1, v1beta1, v1alpha2, v1alpha1, then whatever is no version."""
+    match = re.fullmatch(r"v(\d+)(?:(alpha|beta)(\d+))?", version)
+    if match is None:
+        return (0, 0, 0)
+    stage = {None: 3, "beta": 2, "alpha": 1}[match[2]]
+    return (stage, int(match[1]), int(match[3] or 0))
+
+
+def protobuf_size(kind: Kind, tree: Json) -> int:
+    """Bytes of an object in the form in which Kubernetes keeps it."""
+    from hekla.local.apiserver.objects.encoding import fields, protobuf
+
+    described = fields.root(kind.group, kind.version, kind.kind)
+    return len(protobuf.encode(tree, described)) if described is not None else 0
+
+
+class Registry:
+    """All served kinds, by group, version and plural."""
+
+    def __init__(self, store: Store, kinds: Iterable[Kind]) -> None:
+        self.store = store
+        self.resources: dict[tuple[str, str, str], Resource] = {}
+        self.generation = 0
+        """Grows with every change; discovery and OpenAPI are computed once a generation."""
+        self.built_in = frozenset([self.add(kind) for kind in kinds])
+
+    def add(self, kind: Kind) -> str:
+        """Serves a kind from now on; gives its group."""
+        collection = self.store.collection(storage_name(kind), kind.selectable)
+        if not kind.custom:
+            collection.measure = partial(protobuf_size, kind)
+        self.resources[kind.group, kind.version, kind.plural] = Resource(kind, collection)
+        self.generation += 1
+        return kind.group
+
+    def remove(self, group: str, version: str, plural: str) -> None:
+        if self.resources.pop((group, version, plural), None) is not None:
+            self.generation += 1
+
+    def get(self, group: str, version: str, plural: str) -> Resource | None:
+        return self.resources.get((group, version, plural))
+
+    def versions(self) -> Mapping[str, list[str]]:
+        """Group -> its versions, in the order of discovery: built-in groups first, preferred version first."""
+        found: dict[str, list[str]] = {}
+        for group, version, _ in self.resources:
+            versions = found.setdefault(group, [])
+            if version not in versions:
+                versions.append(version)
+        for group, versions in found.items():
+            if group not in self.built_in:
+                versions.sort(key=maturity, reverse=True)
+        return found
+
+    def of(self, group: str, version: str) -> list[Resource]:
+        return [resource for (g, v, _), resource in self.resources.items() if g == group and v == version]
+
+    def __getitem__(self, plural: str) -> Resource:
+        """A resource of the core group."""
+        return self.resources["", "v1", plural]

@@ -1,0 +1,681 @@
+"""The cluster's state in memory, in front of the journal.
+
+Every write goes one way: it is checked against the newest ACCEPTED state, gets the next resourceVersion, waits for the disk,
+and only then becomes COMMITTED: readable, told to watchers, answered.  So a reader never sees what a power cut could still
+take back, and two writers that race are told apart without waiting for the disk.  What is accepted but not committed lies in a
+small overlay of each collection; when the disk refuses a batch, everything accepted since is refused with it and the overlays are emptied.
+
+Objects are kept as their JSON bytes without `kind` and `apiVersion` (a version of a kind is then a prefix), with a
+small index beside them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from hekla.api.trees import Json
+from hekla.local.apiserver.storage.history import PastVersions, shelved
+from hekla.local.apiserver.storage.journal import Journal, Record, StorageError
+from hekla.local.apiserver.storage.managed_fields import NOBODY, Book, Ownership
+
+log = logging.getLogger("hekla.apiserver")
+
+encode = msgspec.json.Encoder().encode
+decode = msgspec.json.Decoder().decode
+
+LARGEST_OBJECT = 3 * 512 * 1024
+"""Bytes of an object, as etcd has them for a request."""
+HISTORY_SECONDS = 300.0
+HELD_BYTES = 4 * 1024 * 1024
+"""Of superseded objects that lie in memory; what is more goes to the shelf."""
+SHELF_BYTES = 1024 * 1024 * 1024
+HISTORY_EVENTS = 100_000
+"""A collection."""
+SUPERSEDED_EVENTS = 80_000
+"""Events that hold a state of which there is a newer one, over all collections: some 40 MB of rows."""
+
+BUSY = 10
+"""Writes in a commit from which on watchers are told in steps."""
+STEP_SECONDS = 0.016
+"""Between two steps.  Telling costs every watching process a wake-up, which under load is more than the reading of an event."""
+
+ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
+METADATA = len(b'{"metadata":{')
+"""Where an object's first metadata field stands in its bytes."""
+NO_LABELS: Mapping[str, str] = {}
+NOTHING_KEPT: Mapping[str, msgspec.Raw] = {}
+split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+"""The fields at the top of an object, each as its bytes."""
+
+
+class Row:
+    """One object: its bytes and what selectors may ask."""
+
+    __slots__ = ("data", "fields", "id", "key", "labels", "name", "namespace", "owners", "stamps", "uid", "version")
+
+    def __init__(
+        self,
+        id: int,
+        namespace: str,
+        name: str,
+        uid: str,
+        version: int,
+        data: bytes,
+        labels: Mapping[str, str],
+        fields: tuple[str, ...],
+        held: Ownership = NOBODY,
+    ) -> None:
+        self.id = id
+        self.namespace = namespace
+        self.name = name
+        self.key = f"{namespace}/{name}" if namespace else name
+        self.uid = uid
+        self.version = version
+        self.data = data
+        """JSON of the object without kind, apiVersion and managedFields; its metadata comes first."""
+        self.labels = labels
+        self.fields = fields
+        """Values of the collection's selectable fields, in its order."""
+        self.owners, self.stamps = held
+        """Who owns the object's fields; owners.py reads them."""
+
+    def tree(self) -> Json:
+        """A fresh copy of the object without managedFields, to be changed at will."""
+        return decode(self.data)  # type: ignore[no-any-return]  # what is kept is an object
+
+    @property
+    def held(self) -> Ownership:
+        return self.owners, self.stamps
+
+    def managed(self) -> Any:
+        """managedFields; None where nobody owns anything."""
+        return None if self.owners is None else decode(self.owners.render(self.stamps))
+
+    def whole(self, prefix: bytes = b"{") -> bytes:
+        """The object with managedFields as JSON, behind a prefix that takes the place of its brace."""
+        if self.owners is None:
+            return prefix + self.data[1:]
+        return b'%b"metadata":{"managedFields":%b,%b' % (prefix, self.owners.render(self.stamps), self.data[METADATA:])
+
+
+class Event:
+    """One committed change.  `encoded` keeps wire forms while a batch is handed out, and is emptied after."""
+
+    __slots__ = ("encoded", "old", "row", "time", "type", "version")
+
+    def __init__(self, type: str, version: int, row: Row, old: Row | None, now: float) -> None:
+        self.type = type
+        self.version = version
+        self.row = row
+        self.old = old
+        self.time = now
+        self.encoded: dict[Any, bytes] = {}
+
+
+class Write:
+    """A write on its way to the disk; `done` resolves to the row when it is safe there."""
+
+    __slots__ = ("collection", "done", "old", "row", "type")
+
+    def __init__(self, collection: Collection, type: str, row: Row, old: Row | None, done: asyncio.Future[Row]) -> None:
+        self.collection = collection
+        self.type = type
+        self.row = row
+        self.old = old
+        self.done = done
+
+
+class WriteLost(Exception):
+    """The disk refused a write; nothing of it remains."""
+
+
+class TooLarge(Exception):
+    """An object that is larger than objects may be."""
+
+
+class Collection:
+    """All objects of one resource."""
+
+    def __init__(self, store: Store, name: str, selectable: Mapping[str, tuple[str, ...]]) -> None:
+        self.store = store
+        self.name = name
+        self.rows: dict[str, Row] = {}
+        """Committed."""
+        self.overlay: dict[str, Write] = {}
+        """The newest accepted write of a key that is not yet committed."""
+        self.selectable: dict[str, tuple[str, ...]] = dict(selectable)
+        self._plan()
+        self.history: deque[Event] = deque()
+        self.floor = store.committed
+        """Watches from a version below this one cannot be served."""
+        self.version = store.committed
+        """Of the newest committed change in this collection."""
+        self.listeners: set[Callable[[list[Event]], None]] = set()
+        """Rooms of this server, told in the step of the commit."""
+        self.watchers: set[Callable[[list[Event]], None]] = set()
+        """Clients, told a moment later while much is written."""
+        self.measure: Callable[[Json], int] = lambda tree: len(encode(tree))
+        """How large an object is for Kubernetes, which keeps most kinds in a shorter form than JSON."""
+        self.account: Callable[[Collection, str, Json, Row | None, Row], None] | None = None
+        """Who keeps books of what is accepted here; told in the very step."""
+        self._order: list[str] = []
+        self._new: list[str] = []
+        self._gone = False
+        self._labels: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
+
+    def _plan(self) -> None:
+        """Where selectable fields stand, in the order of `Row.fields`; most are two steps deep."""
+        self.positions = {field: position for position, field in enumerate(self.selectable)}
+        self._paths = [(path[0], path[1] if len(path) == 2 else "", path) for path in self.selectable.values()]
+
+    def newest(self, key: str) -> Row | None:
+        """The accepted state, which writes are checked against."""
+        write = self.overlay.get(key)
+        if write is not None:
+            return None if write.type is DELETED else write.row
+        return self.rows.get(key)
+
+    def accepted(self) -> Iterable[Row]:
+        """All rows of the accepted state, in no order."""
+        if not self.overlay:
+            return list(self.rows.values())
+        merged = dict(self.rows)
+        for key, write in self.overlay.items():
+            if write.type is DELETED:
+                merged.pop(key, None)
+            else:
+                merged[key] = write.row
+        return merged.values()
+
+    def ordered(self, namespace: str = "") -> list[str]:
+        """Committed keys in order, of one namespace or of all."""
+        if self._gone:
+            rows = self.rows
+            self._order = [key for key in self._order if key in rows]
+            self._gone = False
+        if self._new:
+            # A key that was deleted and made again may stand in both lists.
+            fresh = set(self._new)
+            self._order = [key for key in self._order if key not in fresh] if len(fresh) < len(self._order) else sorted(self.rows)
+            if len(self._order) != len(self.rows):
+                self._order.extend(key for key in fresh if key in self.rows)
+                self._order.sort()
+            self._new = []
+        if not namespace:
+            return self._order
+        first = bisect_left(self._order, f"{namespace}/")
+        return self._order[first : bisect_left(self._order, f"{namespace}0", first)]
+
+    def labels_of(self, metadata: Json) -> Mapping[str, str]:
+        """The labels, shared between objects that have the same."""
+        labels = metadata.get("labels")
+        if not labels:
+            return NO_LABELS
+        shape = tuple(labels.items())
+        known = self._labels.get(shape)
+        if known is None:
+            if len(self._labels) > 10_000:
+                self._labels.clear()
+            known = self._labels[shape] = dict(labels)
+        return known
+
+    def fields_of(self, tree: Json, kept: Mapping[str, Any] = NO_LABELS, before: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """Values of the selectable fields; those below fields that are kept as they were are as they were before."""
+        if not self._paths:
+            return ()
+        found: list[str] = []
+        for first, leaf, path in self._paths:
+            if first in kept and first not in tree:
+                found.append(before[len(found)])
+                continue
+            value = tree.get(first)
+            if leaf and type(value) is dict:
+                value = value.get(leaf)
+                found.append(value if type(value) is str else "" if value is None else field_text(tree, path))
+            else:
+                found.append(field_text(tree, path) if value is not None else "")
+        return tuple(found)
+
+    def select_also(self, selectable: Mapping[str, tuple[str, ...]]) -> None:
+        """Makes more fields selectable, for the objects that are there too."""
+        missing = {name: path for name, path in selectable.items() if name not in self.selectable}
+        if not missing:
+            return
+        self.selectable.update(missing)
+        self._plan()
+        for row in [*self.rows.values(), *(write.row for write in self.overlay.values())]:
+            row.fields = self.fields_of(row.tree())
+
+    # --- writing --------------------------------------------------------------------------------------------------------
+
+    def create(self, tree: Json, held: Ownership = NOBODY, rest: bytes = b"") -> Write:
+        """Accepts a new object (the caller has looked that the name is free) and sets its resourceVersion.
+
+        `rest` are its bytes behind metadata, where the caller has them."""
+        return self._accept(ADDED, tree, None, held, rest=rest)
+
+    def update(
+        self,
+        tree: Json,
+        old: Row,
+        held: Ownership | None = None,
+        *,
+        kept: Mapping[str, msgspec.Raw] = NOTHING_KEPT,
+        fields: tuple[str, ...] | None = None,
+        counts: bool = True,
+        bounded: bool = True,
+    ) -> Write:
+        """Accepts a new state of `old`, which must be the newest; its fields keep their owners where nothing else is said.
+
+        Raises TooLarge where it is `bounded`, which all is but what an object needs to go.
+
+        `kept` are the fields at the top in their order, metadata first, as the bytes that they are; those that the tree has are
+        the tree's.  Metadata that only `kept` has says its version in one place.  `fields` are the selectable ones, where the caller
+        knows them.  What does not count is of no interest to those who keep books."""
+        return self._accept(MODIFIED, tree, old, old.held if held is None else held, kept, fields, counts, bounded=bounded)
+
+    def delete(self, tree: Json, old: Row, held: Ownership | None = None) -> Write:
+        """Accepts the removal of `old`; `tree` is its last state, whose fields keep their owners where nothing else is said."""
+        return self._accept(DELETED, tree, old, old.held if held is None else held)
+
+    def _accept(
+        self,
+        type: str,
+        tree: Json,
+        old: Row | None,
+        held: Ownership,
+        kept: Mapping[str, msgspec.Raw] = NOTHING_KEPT,
+        fields: tuple[str, ...] | None = None,
+        counts: bool = True,
+        rest: bytes = b"",
+        bounded: bool = True,
+    ) -> Write:
+        store = self.store
+        version = store.version = store.version + 1
+        metadata = tree.get("metadata")
+        if metadata is None:
+            assert old is not None
+            kept, labels = {**kept, "metadata": renumbered(kept["metadata"], old.version, version)}, old.labels
+        else:
+            metadata["resourceVersion"] = str(version)
+            labels = self.labels_of(metadata)
+        if rest:
+            data = b'{"metadata":%b,%b' % (encode(metadata), rest)
+        elif kept:
+            data = encode({**kept, **tree})
+        else:
+            data = encode(tree if next(iter(tree)) == "metadata" else {"metadata": metadata, **tree})
+        if len(data) > LARGEST_OBJECT // 8 and bounded and type is not DELETED:
+            self._check_size(data, held, old)
+        if fields is None:
+            fields = self.fields_of(tree, kept, old.fields) if old is not None and kept else self.fields_of(tree)
+        if old is None:
+            metadata = tree["metadata"]
+            number, namespace, name = store.number(), store.intern(metadata.get("namespace", "")), metadata["name"]
+            uid = metadata.get("uid", "")
+        else:
+            number, namespace, name, uid = old.id, old.namespace, old.name, old.uid
+        row = Row(number, namespace, name, uid, version, data, labels, fields, held)
+        if old is not None:
+            row.key = old.key  # the history keeps both rows
+            if row.fields == old.fields:
+                row.fields = old.fields
+        write = self.overlay[row.key] = Write(self, type, row, old, store.loop.create_future())
+        if type is DELETED:
+            store.journal.append(Record(number, None, None, version, None), write)
+        else:
+            owners, stamps = held
+            written = data if owners is None else b"%b\n%b" % (data, owners.render(stamps))
+            store.journal.append(Record(number, self.name, row.key, version, written), write)
+        if self.account is not None and counts:
+            self.account(self, type, decode(data) if kept else tree, old, row)
+        return write
+
+    def _check_size(self, data: bytes, held: Ownership, old: Row | None) -> None:
+        """Refuses what is too large, unless it was so before and grows no more."""
+        owners, stamps = held
+        size = len(data) + (0 if owners is None else len(owners.render(stamps)))
+        if size > LARGEST_OBJECT:
+            size += self.measure(decode(data)) - len(data)
+        if size > LARGEST_OBJECT and (old is None or len(data) > len(old.data)):
+            self.store.version -= 1  # which nobody has
+            raise TooLarge(f"etcdserver: request is too large: the object would have {size} bytes, and may have {LARGEST_OBJECT}")
+
+    # --- what the store calls -------------------------------------------------------------------------------------------
+
+    def apply(self, write: Write, now: float) -> Event:
+        """Makes a write part of the committed state."""
+        row, key = write.row, write.row.key
+        if write.type is DELETED:
+            self.rows.pop(key, None)
+            self._gone = True
+        else:
+            if write.type is ADDED:
+                self._new.append(key)
+            self.rows[key] = row
+        if self.overlay.get(key) is write:
+            del self.overlay[key]
+        self.version = row.version
+        event = Event(write.type, row.version, row, write.old, now)
+        self.history.append(event)
+        if write.old is not None:
+            self.store.supersede(write.old)
+        return event
+
+    def load(self, record: Record) -> None:
+        """Takes in a row from the disk."""
+        data, _, managed = (record.data or b"").partition(b"\n")
+        tree = decode(data)
+        if next(iter(tree)) != "metadata":
+            data = encode({"metadata": tree["metadata"], **tree})
+        held = (self.store.book.read(decode(managed)) if managed else None) or NOBODY
+        metadata = tree["metadata"]
+        namespace = self.store.intern(metadata.get("namespace", ""))
+        uid, labels = metadata.get("uid", ""), self.labels_of(metadata)
+        row = Row(record.id, namespace, metadata["name"], uid, record.version, data, labels, self.fields_of(tree), held)
+        self.rows[row.key] = row
+        self._new.append(row.key)
+
+    def forget(self, before: float, events: int = HISTORY_EVENTS) -> None:
+        """Drops history older than a time, or above a number of events."""
+        history = self.history
+        while history and (history[0].time < before or len(history) > events):
+            event = history.popleft()
+            self.floor = event.version
+            if event.old is not None:
+                self.store.past -= 1
+
+    def since(self, version: int) -> list[Event] | None:
+        """Committed events above a version; None when history does not reach back to it."""
+        if version < self.floor:
+            return None
+        events: list[Event] = []
+        for event in reversed(self.history):
+            if event.version <= version:
+                break
+            events.append(event)
+        events.reverse()
+        return events
+
+
+def hand_out(collection: Collection, listeners: Iterable[Callable[[list[Event]], None]], events: list[Event]) -> None:
+    for listener in list(listeners):
+        try:
+            listener(events)
+        except Exception:
+            # One that fails must not keep the news from the others.
+            log.exception("a listener of %s failed", collection.name)
+
+
+def forget_encoded(events: list[Event]) -> None:
+    for event in events:
+        event.encoded = {}
+
+
+def renumbered(metadata: msgspec.Raw, old: int, new: int) -> msgspec.Raw:
+    """Metadata of another version; the only place that says the old one is where it stands."""
+    return msgspec.Raw(bytes(metadata).replace(b'"resourceVersion":"%d"' % old, b'"resourceVersion":"%d"' % new))
+
+
+def field_text(tree: Any, path: tuple[str, ...]) -> str:
+    """The value at a path as a field selector compares it; absent is the empty string."""
+    for step in path:
+        if not isinstance(tree, dict):
+            return ""
+        tree = tree.get(step)
+        if tree is None:
+            return ""
+    if isinstance(tree, str):
+        return tree
+    if tree is True:
+        return "true"
+    if tree is False:
+        return "false"
+    if isinstance(tree, dict | list):
+        return ""
+    return str(tree)
+
+
+class Store:
+    """All collections, the version counter and the way to the disk."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self.book = Book()
+        self.version = 1
+        """Of the newest accepted write."""
+        self.committed = 1
+        self.told = 1
+        """Watchers know everything up to this version."""
+        self._untold: dict[Collection, list[Event]] = {}
+        self._telling: asyncio.TimerHandle | None = None
+        self._told_at = 0.0
+        self.superseded = 0
+        """Bytes of superseded objects in memory."""
+        self.past = 0
+        """Events that hold a superseded state."""
+        self.shelf = PastVersions(journal.directory)
+        self._shelved: type[Row] = shelved(Row, self.shelf)
+        self._data: Any = Row.__dict__["data"]
+        self._held: deque[Row] = deque()
+        self.collections: dict[str, Collection] = {}
+        self.loop: asyncio.AbstractEventLoop
+        self._free: list[int] = []
+        self._next = 1
+        self._names: dict[str, str] = {"": ""}
+        self._unclaimed: dict[str, list[Record]] = {}
+        self._tick: asyncio.TimerHandle | None = None
+        self._versions_seen: list[asyncio.Future[None]] = []
+        self.compacted = 0
+        """Lists of a version below this one cannot be served; watches of a collection that is not written to can."""
+        self._versions: deque[tuple[float, int]] = deque()
+        """What was committed, and when: a mark each sweep."""
+        self.on_loss: Callable[[], None] | None = None
+        """Who kept books of writes that the disk then refused."""
+        self.on_collection: Callable[[Collection], None] | None = None
+        self._load()
+
+    def _load(self) -> None:
+        for record in self.journal.records():
+            self._next = max(self._next, record.id + 1)
+            if record.data is None or record.collection is None:
+                self._free.append(record.id)
+            else:
+                self._unclaimed.setdefault(record.collection, []).append(record)
+        self.version = self.committed = self.told = self.journal.version
+
+    def start(self) -> None:
+        """Begins to commit; call it in the event loop that serves."""
+        self.loop = asyncio.get_running_loop()
+        self.journal.start(self._written)
+        self._sweep()
+
+    async def close(self) -> None:
+        if self._tick is not None:
+            self._tick.cancel()
+        await self.journal.close()
+        self.shelf.close()
+        await asyncio.sleep(0)
+
+    def number(self) -> int:
+        if self._free:
+            return self._free.pop()
+        self._next += 1
+        return self._next - 1
+
+    def intern(self, text: str) -> str:
+        return self._names.setdefault(text, text)
+
+    def collection(self, name: str, selectable: Mapping[str, tuple[str, ...]]) -> Collection:
+        """The collection of this name, made and filled from the disk when it is first asked for."""
+        collection = self.collections.get(name)
+        if collection is None:
+            collection = self.collections[name] = Collection(self, name, selectable)
+            for record in self._unclaimed.pop(name, []):
+                try:
+                    collection.load(record)
+                except (msgspec.DecodeError, KeyError, TypeError) as error:
+                    what = f"{record.collection} {record.key!r} cannot be read ({error})"
+                    raise StorageError(f"the database {self.journal.path} is damaged and is not served: {what}") from error
+            if self.on_collection is not None:
+                self.on_collection(collection)
+        else:
+            collection.select_also(selectable)
+        return collection
+
+    def unclaimed(self) -> list[str]:
+        """Names of stored collections that nobody has asked for."""
+        return sorted(self._unclaimed)
+
+    def drop(self, name: str) -> None:
+        """Forgets an empty collection (its CustomResourceDefinition is gone)."""
+        self.collections.pop(name, None)
+
+    async def reached(self, version: int, seconds: float) -> bool:
+        """Waits until a version is committed."""
+        deadline = self.loop.time() + seconds
+        while self.committed < version:
+            left = deadline - self.loop.time()
+            if left <= 0:
+                return False
+            seen: asyncio.Future[None] = self.loop.create_future()
+            self._versions_seen.append(seen)
+            await asyncio.wait([seen], timeout=left)
+        return True
+
+    # --- commits --------------------------------------------------------------------------------------------------------
+
+    def _written(self, batch: list[Write], error: Exception | None) -> None:
+        if error is None:
+            self._commit(batch)
+        else:
+            self._refuse(batch, error)
+
+    def _commit(self, batch: list[Write]) -> None:
+        """The batch is on the disk."""
+        now = time.monotonic()
+        touched: dict[Collection, list[Event]] = {}
+        for write in batch:
+            event = write.collection.apply(write, now)
+            touched.setdefault(write.collection, []).append(event)
+            if write.type is DELETED:
+                self._free.append(write.row.id)
+        self.committed = batch[-1].row.version
+        # Answers first: they are what the throughput of a client with one connection hangs on.
+        for write in batch:
+            if not write.done.done():
+                write.done.set_result(write.row)
+        for collection, events in touched.items():
+            if collection.watchers:
+                self._untold.setdefault(collection, []).extend(events)
+            else:
+                forget_encoded(events)
+        for collection, events in touched.items():
+            hand_out(collection, collection.listeners, events)
+            if len(collection.history) > HISTORY_EVENTS:
+                collection.forget(0.0)
+        if self._telling is None:
+            since = now - self._told_at
+            if len(batch) < BUSY or since >= STEP_SECONDS:
+                self.tell()
+            else:
+                self._telling = self.loop.call_later(STEP_SECONDS - since, self.tell)
+        if self.superseded > HELD_BYTES:
+            self._put_away()
+        if self.past > SUPERSEDED_EVENTS:
+            self._shorten()
+        if self._versions_seen:
+            seen, self._versions_seen = self._versions_seen, []
+            for future in seen:
+                if not future.done():
+                    future.set_result(None)
+
+    def tell(self) -> None:
+        """Tells the watchers what was committed since they were told last."""
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None
+        self._told_at = time.monotonic()
+        self.told = self.committed
+        untold, self._untold = self._untold, {}
+        for collection, events in untold.items():
+            hand_out(collection, collection.watchers, events)
+            forget_encoded(events)
+
+    def _refuse(self, batch: list[Write], error: Exception) -> None:
+        """The disk refused.  What was accepted after the batch may build on it, so it goes too."""
+        lost: list[Write] = batch + self.journal.take_back()
+        for collection in self.collections.values():
+            collection.overlay.clear()
+        for write in lost:
+            if write.type is ADDED:
+                self._free.append(write.row.id)
+        if self.on_loss is not None:
+            self.on_loss()
+        reason = WriteLost(f"the write could not be stored: {error}")
+        for write in lost:
+            if not write.done.done():
+                write.done.set_exception(reason)
+            write.done.exception()
+
+    # --- history --------------------------------------------------------------------------------------------------------
+
+    def supersede(self, row: Row) -> None:
+        """A newer state of an object is committed; this one belongs to the history."""
+        self.past += 1
+        self.superseded += len(row.data)
+        self._held.append(row)
+
+    def _put_away(self) -> None:
+        """Puts the oldest half of what the history holds in memory on the shelf."""
+        rows: list[Row] = []
+        while self._held and self.superseded > HELD_BYTES // 2:
+            row = self._held.popleft()
+            self.superseded -= len(row.data)
+            rows.append(row)
+        try:
+            places = self.shelf.put([row.data for row in rows])
+        except OSError as error:
+            log.warning("the history cannot be kept on the disk (%s); watches that come back late list again", error)
+            self._forget_all(time.monotonic())
+            return
+        keep, kind = self._data.__set__, self._shelved
+        for row, place in zip(rows, places):
+            keep(row, place)
+            row.__class__ = kind
+
+    def compact(self, now: float) -> None:
+        """Ends the time of lists of old versions, also of what nobody writes to: clients wait for it (a continue token that expires)."""
+        self._versions.append((now, self.committed))
+        while self._versions[0][0] < now - HISTORY_SECONDS:
+            self.compacted = self._versions.popleft()[1]
+
+    def _sweep(self) -> None:
+        now = time.monotonic()
+        before = now - HISTORY_SECONDS
+        self.compact(now)
+        self._forget_all(before)
+        # A watcher may still be reading what has just been forgotten.
+        gone = self.shelf.clear(before - 60.0, SHELF_BYTES)
+        if gone > before:
+            self._forget_all(gone)
+        self._tick = self.loop.call_later(5.0, self._sweep)
+
+    def _forget_all(self, before: float) -> None:
+        for collection in self.collections.values():
+            collection.forget(before)
+
+    def _shorten(self) -> None:
+        """Too many past states: the oldest events go first, whatever collection they are of."""
+        for age in (240.0, 180.0, 150.0, 120.0, 100.0, 90.0, 80.0, 75.0, 60.0, 45.0, 30.0, 20.0, 10.0, 5.0, 2.0, 1.0, 0.0):
+            self._forget_all(time.monotonic() - age)
+            if self.past <= SUPERSEDED_EVENTS * 9 // 10:
+                return

@@ -1,0 +1,81 @@
+"""`pods/resize`: more or less cpu and memory for containers that run, and nothing else (local-cluster 1.7, 5.2)."""
+
+from __future__ import annotations
+
+from hekla.api.trees import Json
+from hekla.local.apiserver.objects.defaults.pod import qos_class
+from hekla.local.apiserver.objects.errors import forbidden, invalid
+from hekla.local.apiserver.objects.kind import FieldError
+from hekla.local.apiserver.storage.store import decode, encode
+from hekla.podrules.resources import of_container
+
+RESIZABLE = ("cpu", "memory")
+PARTS = ("resources", "resizePolicy")
+
+
+def resize(new: Json, old: Json) -> list[FieldError]:
+    """Takes the containers' sizes from the new pod and all the rest from the old one."""
+    asked = new.get("spec") or {}
+    wanted = {field: {c.get("name"): c for c in asked.get(field) or []} for field in ("containers", "initContainers")}
+    metadata, spec = new["metadata"], decode(encode(old["spec"]))
+    for field in ("labels", "annotations", "finalizers", "ownerReferences"):
+        metadata.pop(field, None)
+        if field in old["metadata"]:
+            metadata[field] = old["metadata"][field]
+    new.clear()
+    new.update({**old, "metadata": metadata, "spec": spec})
+    errors: list[FieldError] = []
+    mutable = True
+    claims = [claim["name"] for claim in spec.get("resourceClaims") or ()]
+    for field, given in wanted.items():
+        containers = spec.get(field) or []
+        if given.keys() != {container["name"] for container in containers}:
+            errors.append(forbidden(f"spec.{field}", "containers may not be added or removed on resize"))
+            continue
+        for position, container in enumerate(containers):
+            path = f"spec.{field}[{position}].resources"
+            before, after = container.get("resources") or {}, given[container["name"]].get("resources") or {}
+            if after != before:
+                of_container(after, claims, path, errors)
+                errors += removals(before, after, path)
+                mutable = mutable and only_resizable(before, after)
+            for part in PARTS:
+                container.pop(part, None)
+                if part in given[container["name"]]:
+                    container[part] = given[container["name"]][part]
+    if not mutable:
+        errors.append(forbidden("spec", "only cpu and memory resources are mutable"))
+    if spec == old["spec"]:
+        return errors
+    if not errors and qos_class(spec) != qos_class(old["spec"]):
+        known = (old.get("status") or {}).get("qosClass") or qos_class(old["spec"])
+        errors.append(invalid("spec", known, "Pod QOS Class may not change as a result of resizing"))
+    if not supported(old):
+        errors.append(forbidden("spec", "Pod running on node without support for resize"))
+    return errors
+
+
+def removals(before: Json, after: Json, path: str) -> list[FieldError]:
+    """What was asked for or limited may become more or less, and does not vanish."""
+    return [
+        forbidden(f"{path}.{kind}", f"resource {kind} cannot be removed") for kind in ("requests", "limits")
+        if any(name in (before.get(kind) or {}) and name not in (after.get(kind) or {}) for name in RESIZABLE)
+    ]  # fmt: skip
+
+
+def only_resizable(before: Json, after: Json) -> bool:
+    """Whether nothing but cpu and memory differs."""
+
+    def rest(resources: Json) -> Json:
+        kept = {kind: {k: v for k, v in (resources.get(kind) or {}).items() if k not in RESIZABLE} for kind in ("requests", "limits")}
+        return {**kept, "claims": resources.get("claims") or []}
+
+    return rest(before) == rest(after)
+
+
+def supported(pod: Json) -> bool:
+    """Whether the pod's node tells what its containers have: one that does not could not give them more either."""
+    for status in (pod.get("status") or {}).get("containerStatuses") or []:
+        if (status.get("state") or {}).get("running") is not None:
+            return "resources" in status
+    return True

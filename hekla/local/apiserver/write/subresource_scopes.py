@@ -1,0 +1,59 @@
+"""Subresources with a rule of their own for what they change: `ephemeralcontainers` of pods and `finalize` of namespaces here,
+`resize` in resizing.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hekla.api.trees import Json
+from hekla.local.apiserver.objects.errors import forbidden
+from hekla.local.apiserver.objects.kind import FieldError
+from hekla.local.apiserver.objects.strategies import keep_status
+from hekla.local.apiserver.objects.validation import pod
+from hekla.local.apiserver.objects.validation.metadata import finalizer_names, metadata
+from hekla.local.apiserver.storage.store import decode, encode
+from hekla.local.apiserver.write.resizing import resize
+from hekla.podrules.profiles import STATIC
+
+
+def ephemeral_containers(new: Json, old: Json) -> list[FieldError]:
+    """Containers that are added to a running pod, for looking into it.  They never change and never go."""
+    wanted = (new.get("spec") or {}).get("ephemeralContainers") or []
+    before = (old.get("spec") or {}).get("ephemeralContainers") or []
+    keep_all_but_metadata(new, old)
+    new["spec"]["ephemeralContainers"] = wanted
+    if STATIC in (old["metadata"].get("annotations") or {}):
+        return [forbidden("", "static pods do not support ephemeral containers")]
+    errors = metadata(new)
+    pod.whole_spec(new["spec"], errors)
+    known = {container.get("name"): container for container in wanted}
+    for container in before:
+        if known.get(container["name"]) != container:
+            done = "changed" if container["name"] in known else "removed"
+            why = f'existing ephemeral containers "{container["name"]}" may not be {done}\n'
+            errors.append(forbidden("spec.ephemeralContainers", why))
+    return errors
+
+
+def keep_all_but_metadata(new: Json, old: Json) -> None:
+    """Puts everything back that the subresource may not change."""
+    metadata = new["metadata"]
+    new.clear()
+    new.update(decode(encode(old)))
+    for field in ("labels", "annotations", "finalizers", "ownerReferences"):
+        metadata.pop(field, None)
+        if field in new["metadata"]:
+            metadata[field] = new["metadata"][field]
+    new["metadata"] = metadata
+
+
+def finalize(new: Json, old: Json) -> list[FieldError]:
+    """A namespace's finalizers, and all else that an update may change; its status stays."""
+    keep_status(new, old)
+    return metadata(new) + finalizer_names((new.get("spec") or {}).get("finalizers") or (), "spec.finalizers")
+
+
+NARROW: dict[str, Callable[[Json, Json], list[FieldError]]] = {
+    "ephemeralcontainers": ephemeral_containers, "finalize": finalize, "resize": resize,
+}  # fmt: skip
+"""By the name of the subresource: (new, old); restores what it may not change, and says what is wrong."""

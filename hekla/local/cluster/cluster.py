@@ -1,0 +1,352 @@
+"""A local cluster as a directory: where its state, logs and sockets live, and the settings it was made with.
+
+Everything that a cluster is stands below one directory, so that two clusters side by side share nothing, `down` and `up`
+find the same state, and removing the directory removes the cluster.  The processes of the cluster are a table here: the
+supervisor walks it, `hekla status` prints it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from hekla.api.sizes import MOST_PODS
+from hekla.local.machine.files import ClusterError, write_atomically
+
+LONGEST_SOCKET_PATH = 100
+"""Bytes: the kernel keeps 108 (104 on macOS) for the path of a Unix socket."""
+
+NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
+
+
+class Settings(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """What a cluster was made with; kept in cluster.json, so that the next `up` starts the same cluster."""
+
+    port: int = 0
+    """Of the HTTPS door on 127.0.0.1; 0 until one has been chosen."""
+    admission_port: int = 0
+    """Of the webhooks, also on 127.0.0.1; kept, so that a webhook server that starts again is where it was."""
+    nodes: int = 1
+    node_cpu: str = ""
+    """Size of each node as a quantity; empty is the machine's own."""
+    node_memory: str = ""
+    fake_nodes: int = 0
+    fake_node_cpu: str = "32"
+    fake_node_memory: str = "256Gi"
+    fake_node_pods: int = 110
+    node_grace: str = ""
+    """How long a node may be silent before it counts as lost; empty is what Kubernetes takes."""
+    isolation: str = "auto"
+    """Or none: pods go without namespaces, as they do on a machine that allows none."""
+    images: str = ""
+    """A file that adds to the agent's table of images."""
+    max_job_pods: int = MOST_PODS
+    """Pods that one batch job may have; 0 is any number."""
+    scheduler_conf: str = ""
+    """A policy file of the user's own; empty is scheduler.yaml in the cluster's directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One daemon of the cluster: the name that users see and the arguments that it is started with."""
+
+    name: str
+    arguments: tuple[str, ...]
+    after: str = ""
+    """The program that must have been ready once before this is started for the first time; empty where it waits for nobody."""
+
+    @property
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "hekla", *self.arguments]
+
+
+def state_home() -> Path:
+    """The directory of all clusters of this user: $XDG_STATE_HOME/hekla, by default ~/.local/state/hekla."""
+    base = os.environ.get("XDG_STATE_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "state") / "hekla"
+
+
+def clusters() -> list[Cluster]:
+    """Every cluster of this user that was made and not removed, by name."""
+    try:
+        return [Cluster(file.parent) for file in sorted(state_home().glob("*/cluster.json"))]
+    except OSError:
+        return []
+
+
+class Cluster:
+    """The directory of one cluster, and the names of what stands in it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory.absolute()
+        self.pki = self.directory / "pki"
+        self.data = self.directory / "data"
+        self.logs = self.directory / "logs"
+        self.run = self.directory / "run"
+        self.pods = self.directory / "pods"
+        self.volumes = self.directory / "volumes"
+        self.kubeconfig = self.directory / "kubeconfig"
+        self.internal_kubeconfig = self.directory / "internal.kubeconfig"
+        self.settings_file = self.directory / "cluster.json"
+        self.policy = self.directory / "scheduler.yaml"
+        self.admission_file = self.directory / "admission.yaml"
+        self.status_file = self.run / "status.json"
+        self.lock_file = self.run / "supervisor.lock"
+        self.command_lock = self.directory.with_name(f".{self.directory.name}.lock")
+
+    @classmethod
+    def named(cls, name: str) -> Cluster:
+        """The cluster of this name under the user's state directory.  Raises ClusterError for a name that is no DNS label."""
+        if not NAME.fullmatch(name):
+            raise ClusterError(f'--name: "{name}" is not a name for a cluster: use up to 40 lower case letters, digits and "-"')
+        return cls(state_home() / name)
+
+    @property
+    def name(self) -> str:
+        return self.directory.name
+
+    @property
+    def socket(self) -> Path:
+        """The API server's Unix socket: in the cluster's directory, or in a private short one where that path is too long."""
+        inside = self.run / "api.sock"
+        if len(os.fsencode(inside)) <= LONGEST_SOCKET_PATH:
+            return inside
+        digest = hashlib.sha256(os.fsencode(self.directory)).hexdigest()[:16]
+        return Path(tempfile.gettempdir()) / f"hekla-{os.getuid()}-{digest}" / "api.sock"
+
+    @property
+    def closed(self) -> list[Path]:
+        """What pods must not see: the keys, the sockets and the data, of this cluster and of its neighbours."""
+        around = self.directory.parent
+        return [around if around == state_home().absolute() else self.directory, self.socket.parent]
+
+    def exists(self) -> bool:
+        """Whether the cluster was made.  Raises ClusterError where the system does not let this user look."""
+        try:
+            return self.settings_file.exists()
+        except OSError as error:
+            raise ClusterError(refusal(error)) from error
+
+    @contextmanager
+    def held(self, patience: float) -> Iterator[None]:
+        """Keeps every other command that starts or ends this cluster waiting meanwhile.
+
+        The file lies beside the cluster's directory, which may come and go in between, and goes with it.  Raises ClusterError
+        when another command still has it after so many seconds, or where the system refuses.
+        """
+        descriptor = self._hold(time.monotonic() + patience)
+        try:
+            yield
+        finally:
+            if not self.directory.exists():
+                self.command_lock.unlink(missing_ok=True)
+            os.close(descriptor)
+
+    def _hold(self, deadline: float) -> int:
+        try:
+            self.directory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            while True:
+                descriptor = os.open(self.command_lock, os.O_RDWR | os.O_CREAT, 0o600)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
+                    os.close(descriptor)
+                    if time.monotonic() > deadline:
+                        raise ClusterError(
+                            f'another command (process {holder or "unknown"}) is starting or stopping the cluster "{self.name}"; '
+                            "wait for it, or end it, and try again"
+                        ) from None
+                    time.sleep(0.05)
+                    continue
+                if self._still_names(descriptor):
+                    with suppress(OSError):  # who it is matters less than that a full disk can be told
+                        os.ftruncate(descriptor, 0)
+                        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+                    return descriptor
+                os.close(descriptor)  # it went with a cluster that was removed meanwhile
+        except OSError as error:
+            raise ClusterError(refusal(error)) from error
+
+    def _still_names(self, descriptor: int) -> bool:
+        """Whether the file that was opened is the one that others find."""
+        try:
+            return os.path.samestat(os.fstat(descriptor), self.command_lock.stat())
+        except FileNotFoundError:
+            return False
+
+    def make_directories(self) -> None:
+        """Makes the directories, private to the user.  Raises ClusterError where the system refuses."""
+        try:
+            own = (self.directory, self.pki, self.data, self.logs, self.run, self.pods, self.volumes, self.socket.parent)
+            for directory in (self.directory.parent, *own):
+                directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise ClusterError(refusal(error)) from error
+        if self.socket.parent.stat().st_uid != os.getuid():
+            raise ClusterError(f"{self.socket.parent} belongs to another user; remove it or set TMPDIR")
+
+    def remove_socket_directory(self) -> None:
+        """Removes the short directory of the sockets, where there is one."""
+        if self.socket.parent != self.run:
+            shutil.rmtree(self.socket.parent, ignore_errors=True)
+
+    def delete(self) -> None:
+        """Removes everything of the cluster.  Raises ClusterError where the system refuses."""
+        try:
+            shutil.rmtree(self.directory)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise ClusterError(refusal(error)) from error
+        self.remove_socket_directory()
+
+    def settings(self) -> Settings:
+        """The settings that the cluster was made with, or the defaults.  Raises ClusterError when the file is damaged."""
+        try:
+            return msgspec.json.decode(self.settings_file.read_bytes(), type=Settings)
+        except FileNotFoundError:
+            return Settings()
+        except OSError as error:
+            raise ClusterError(refusal(error)) from error
+        except msgspec.MsgspecError as error:
+            raise ClusterError(f"{self.settings_file} is damaged ({error}); mend it or remove the cluster's directory") from error
+
+    def keep(self, settings: Settings) -> None:
+        """Writes the settings, atomically."""
+        write_atomically(self.settings_file, msgspec.json.format(msgspec.json.encode(settings)))
+
+    def keep_policy(self) -> None:
+        """Puts the first policy where the user can edit it; one that is there stays."""
+        if not self.policy.exists():
+            write_atomically(self.policy, Path(__file__).with_name("policy.yaml").read_bytes())
+
+    def nodes_leaving(self, settings: Settings) -> list[str]:
+        """The nodes that were run with other settings and are not run with these."""
+        from hekla.local.kubelet.nodes.own_nodes import Roster, fake_names, real_names
+
+        return Roster(self.pods).leaving([*real_names(settings.nodes), *fake_names(settings.fake_nodes)])
+
+    def programs(self, settings: Settings) -> list[Program]:
+        """The daemons of the cluster in the order in which they are started."""
+        internal = f"--kubeconfig={self.internal_kubeconfig}"
+        admission = f"https://127.0.0.1:{settings.admission_port}"
+        own_bound = [f"--max-job-pods={settings.max_job_pods}"] if settings.max_job_pods != MOST_PODS else []
+        alone = "--leader-elect=false"  # the supervisor runs one of each; an election would cost seconds at every start
+        return [
+            Program(
+                "apiserver",
+                (
+                    "apiserver",
+                    f"--data-dir={self.data}",
+                    "--bind-address=127.0.0.1",
+                    f"--secure-port={settings.port}",
+                    f"--unix-socket={self.socket}",
+                    f"--tls-cert-file={self.pki / 'apiserver.crt'}",
+                    f"--tls-private-key-file={self.pki / 'apiserver.key'}",
+                    f"--client-ca-file={self.pki / 'ca.crt'}",
+                    f"--service-account-key-file={self.pki / 'sa.key'}",
+                    f"--kubelet-client-certificate={self.pki / 'kubelet-client.crt'}",
+                    f"--kubelet-client-key={self.pki / 'kubelet-client.key'}",
+                    # Inside, the rules are as of a daemon without flags; a cluster with a bound of its own asks the daemon.
+                    *([] if own_bound else [f"--inside-webhooks={admission}=hekla.admission.inside:reviewers"]),
+                    *([f"--admission-control-config-file={self.admission_file}"] if self.admission_file.exists() else ()),
+                ),
+            ),
+            Program(
+                "admission",
+                (
+                    "admission",
+                    internal,
+                    f"--port={settings.admission_port}",
+                    f"--ca-cert-file={self.pki / 'ca.crt'}",
+                    f"--tls-cert-file={self.pki / 'admission.crt'}",
+                    f"--tls-private-key-file={self.pki / 'admission.key'}",
+                    f"--webhook-url={admission}",
+                    "--enabled-admission=/jobs/mutate,/jobs/validate,/cronjobs/validate,/podgroups/mutate,/podgroups/validate,"
+                    "/queues/mutate,/queues/validate,/pods/mutate,/pods/validate,/hypernodes/validate,/jobflows/validate",
+                    *own_bound,
+                ),
+            ),
+            Program(
+                "kube-controllers",
+                (
+                    "kube-controllers",
+                    internal,
+                    f"--root-ca-file={self.pki / 'ca.crt'}",
+                    f"--cluster-signing-cert-file={self.pki / 'ca.crt'}",
+                    f"--cluster-signing-key-file={self.pki / 'ca.key'}",
+                    f"--storage-dir={self.volumes}",
+                    *([f"--node-monitor-grace-period={settings.node_grace}"] if settings.node_grace else []),
+                ),
+            ),
+            Program(
+                "agent",
+                (
+                    "agent",
+                    internal,
+                    f"--root-dir={self.pods}",
+                    f"--nodes={settings.nodes}",
+                    f"--api-server-address=127.0.0.1:{settings.port}",
+                    f"--closed-paths={','.join(str(path) for path in self.closed)}",
+                    *([f"--node-cpu={settings.node_cpu}"] if settings.node_cpu else []),
+                    *([f"--node-memory={settings.node_memory}"] if settings.node_memory else []),
+                    *([f"--isolation={settings.isolation}"] if settings.isolation != "auto" else []),
+                    *([f"--images={settings.images}"] if settings.images else []),
+                    *(
+                        [
+                            f"--fake-nodes={settings.fake_nodes}",
+                            f"--fake-node-cpu={settings.fake_node_cpu}",
+                            f"--fake-node-memory={settings.fake_node_memory}",
+                            f"--fake-node-pods={settings.fake_node_pods}",
+                        ]
+                        if settings.fake_nodes
+                        else []
+                    ),
+                    f"--tls-cert-file={self.pki / 'kubelet.crt'}",
+                    f"--tls-private-key-file={self.pki / 'kubelet.key'}",
+                    f"--client-ca-file={self.pki / 'ca.crt'}",
+                ),
+            ),
+            Program("controllers", ("controllers", internal, alone, *own_bound)),
+            Program(
+                "scheduler",
+                (
+                    "scheduler",
+                    internal,
+                    "--default-scheduler",
+                    alone,
+                    f"--scheduler-conf={settings.scheduler_conf or self.policy}",
+                ),
+                after="agent" if self.nodes_leaving(settings) else "",  # else it would bind pods to them until they have left
+            ),
+        ]
+
+
+HINTS = {
+    errno.ENOSPC: "the disk is full; free some space and try again",
+    errno.EDQUOT: "your quota of the disk is used up; free some space and try again",
+    errno.EACCES: "choose another place with XDG_STATE_HOME",
+    errno.EPERM: "choose another place with XDG_STATE_HOME",
+    errno.EROFS: "choose another place with XDG_STATE_HOME",
+    errno.EMFILE: 'too many files are open; raise the limit ("ulimit -n")',
+}
+
+
+def refusal(error: OSError) -> str:
+    """A message for what the system refused: which file, why, and what would help."""
+    hint = HINTS.get(error.errno or 0)
+    return f"{error.filename or 'a file'}: {error.strerror or error}" + (f": {hint}" if hint else "")

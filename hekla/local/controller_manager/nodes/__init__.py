@@ -1,0 +1,1 @@
+"""The health of nodes, and pods that have to leave them."""

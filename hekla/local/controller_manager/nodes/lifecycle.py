@@ -1,0 +1,252 @@
+"""The health of nodes: whether they are heard of, and the taints that say how they are.  Reference: local-cluster 10.7.
+
+A node is heard of when its lease or the heartbeat of its Ready condition changes, by this process's own clock: those of nodes
+may differ.  Leases change all the time and are asked for as one list a period, which costs a fraction of watching them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+
+from hekla.api.kubernetes.core import NODE, POD
+from hekla.api.text.times import stamp
+from hekla.api.trees import Json
+from hekla.kube.cache import Cache
+from hekla.kube.client import Client
+from hekla.kube.controller import Controller
+from hekla.kube.errors import ApiError, NotFound
+from hekla.kube.events import Recorder
+from hekla.kube.http.client import TransportError
+from hekla.local.controller_manager.nodes.nodes import LEASES, TTL, Node, Taint, as_json
+from hekla.local.controller_manager.pods import Pod
+
+GRACE = 50.0
+"""Seconds of silence after which a node is unknown."""
+STARTUP_GRACE = 60.0
+"""The same for a node that has not said yet that it is ready."""
+ROUNDS = 10
+"""Looks at the leases within one grace."""
+LEASE_NAMESPACE = "kube-node-lease"
+
+PREFIX = "node.kubernetes.io/"
+BY_CONDITION = {
+    ("Ready", "False"): "not-ready",
+    ("Ready", "Unknown"): "unreachable",
+    ("MemoryPressure", "True"): "memory-pressure",
+    ("DiskPressure", "True"): "disk-pressure",
+    ("PIDPressure", "True"): "pid-pressure",
+    ("NetworkUnavailable", "True"): "network-unavailable",
+}
+NO_SCHEDULE = {*(PREFIX + name for name in BY_CONDITION.values()), PREFIX + "unschedulable"}
+NO_EXECUTE = {PREFIX + "not-ready", PREFIX + "unreachable"}
+JUDGED = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+MANY = 0.55
+"""The share of nodes that are lost at once from which on the fault is taken to be elsewhere, and no pod is evicted for it."""
+
+
+def is_ours(taint: Taint) -> bool:
+    return taint.key in (NO_SCHEDULE if taint.effect == "NoSchedule" else NO_EXECUTE if taint.effect == "NoExecute" else ())
+
+
+def wanted_taints(node: Node, *, evict: bool) -> list[tuple[str, str]]:
+    """(key, effect) of the taints that follow from how the node is.  A new node that has not said a word keeps not-ready."""
+    keys = [PREFIX + BY_CONDITION[c.type, c.status] for c in node.status.conditions if (c.type, c.status) in BY_CONDITION]
+    if node.ready is None and any(taint.key == PREFIX + "not-ready" for taint in node.spec.taints):
+        keys.append(PREFIX + "not-ready")
+    found = [(key, "NoSchedule") for key in keys]
+    if node.spec.unschedulable:
+        found.append((PREFIX + "unschedulable", "NoSchedule"))
+    if evict:
+        found += [(key, "NoExecute") for key in keys if key in NO_EXECUTE and node.ready is not None]
+    return found
+
+
+def with_taints(node: Node, *, evict: bool, now: float) -> list[Json] | None:
+    """All taints that the node should have; None where it has them."""
+    wanted = wanted_taints(node, evict=evict)
+    there = {(taint.key, taint.effect) for taint in node.spec.taints if is_ours(taint)}
+    if there == set(wanted):
+        return None
+    kept = tuple(taint for taint in node.spec.taints if not is_ours(taint) or (taint.key, taint.effect) in wanted)
+    # As the reference does, only taints that evict say since when; time is what tolerations count from.
+    added = tuple(
+        Taint(key, "", effect, stamp(now) if effect == "NoExecute" or key == PREFIX + "unschedulable" else "")
+        for key, effect in wanted
+        if (key, effect) not in there
+    )
+    return as_json(kept + added)
+
+
+class NodeLifecycleController(Controller):
+    """Marks nodes that are not heard of, and keeps the taints of all."""
+
+    name = "node-lifecycle"
+
+    def __init__(
+        self,
+        client: Client,
+        nodes: Cache[Node],
+        pods: Cache[Pod],
+        recorder: Recorder,
+        grace: float = GRACE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(nodes, pods)
+        self.client = client
+        self.nodes = nodes
+        self.pods = pods
+        self.recorder = recorder
+        self.grace = grace
+        self.clock = clock
+        self.heard: dict[str, float] = {}
+        self.renewed: dict[str, str] = {}
+        self.judged_at = 0.0
+        """Until when silence is known to be the node's: the last time that the leases could be read."""
+        self.lost: set[str] = set()
+        """Nodes that are not ready by their own word or unknown."""
+        self.holding = False
+        """Too many nodes are lost: nobody is evicted."""
+        self.task: asyncio.Task[None] | None = None
+        nodes.on_change(self.take)
+
+    async def start(self) -> None:
+        self.task = asyncio.create_task(self.listen(), name="leases of nodes")
+
+    def take(self, old: Node | None, new: Node | None) -> None:
+        """Notes that a node was heard of; queues it where something about it needs a look."""
+        if new is None:
+            assert old is not None
+            self.heard.pop(old.name, None)
+            self.renewed.pop(old.name, None)
+            self.lost.discard(old.name)
+            self.queue.add(old.name)
+            return
+        if new.ready in ("False", "Unknown"):
+            self.lost.add(new.name)
+        else:
+            self.lost.discard(new.name)
+        if old is None or (old.status.heartbeat != new.status.heartbeat and new.ready != "Unknown"):
+            self.heard[new.name] = self.clock()
+        if (
+            old is None
+            or old.status.conditions != new.status.conditions
+            or old.spec.taints != new.spec.taints
+            or old.spec.unschedulable != new.spec.unschedulable
+        ):
+            self.queue.add(new.name)
+
+    # --- hearing ------------------------------------------------------------------------------------------------------------
+
+    async def listen(self) -> None:
+        """Reads the leases once a period, and queues the nodes that have been silent for too long."""
+        period = self.grace / ROUNDS
+        while True:
+            try:
+                listing = await self.client.list(LEASES, LEASE_NAMESPACE)
+            except (ApiError, TransportError):
+                # Nodes cannot renew what this process cannot read: the time does not count against them.
+                lost = self.clock() - self.judged_at if self.judged_at else 0.0
+                self.judged_at = self.clock()
+                self.heard = {name: at + lost for name, at in self.heard.items()}
+            else:
+                self.judged_at = now = self.clock()
+                for lease in listing.items:
+                    name, renewed = lease.metadata.name, lease.spec.renew_time or ""
+                    if self.renewed.get(name) != renewed and name in self.nodes:
+                        self.renewed[name] = renewed
+                        self.heard[name] = now
+                self.queue_silent()
+            await asyncio.sleep(period)
+
+    def queue_silent(self) -> None:
+        """The nodes whose silence is over, one way or the other."""
+        for name, at in self.heard.items():
+            silent = self.clock() - at
+            node = self.nodes.get(name)
+            if node is not None and silent >= self.patience(node) and node.ready != "Unknown":
+                self.queue.add(name)
+
+    def patience(self, node: Node) -> float:
+        return self.grace if node.ready is not None else self.grace * STARTUP_GRACE / GRACE
+
+    async def reconcile(self, key: str) -> float | None:
+        """One look at a node."""
+        node = self.nodes.get(key)
+        self.weigh()
+        if node is None:
+            return None
+        silent = self.clock() - self.heard.setdefault(key, self.clock())
+        if silent >= self.patience(node) and node.ready != "Unknown":
+            await self.lose(node)
+            return None  # the event of that brings the taints
+        if node.ready in ("False", "Unknown"):
+            await self.mark_pods(node)
+        taints = with_taints(node, evict=not self.holding, now=time.time())
+        patch: Json = {"metadata": {"resourceVersion": node.metadata.resource_version}}
+        if taints is not None:
+            patch["spec"] = {"taints": taints or None}
+        if not node.metadata.has_ttl:
+            patch["metadata"]["annotations"] = {TTL: "0"}
+        if len(patch) > 1 or len(patch["metadata"]) > 1:
+            try:
+                await self.client.patch(NODE.untyped, key, patch)
+            except NotFound:
+                return None
+        return None
+
+    def weigh(self) -> None:
+        """Whether so many nodes are lost that the fault must be elsewhere; when that changes, all lost ones are looked at."""
+        lost = len(self.lost)
+        holding = bool(lost) and (lost == len(self.nodes) or (lost > 2 and lost >= MANY * len(self.nodes)))
+        if holding != self.holding:
+            self.holding = holding
+            for name in self.lost:
+                self.queue.add(name)
+
+    # --- losing -------------------------------------------------------------------------------------------------------------
+
+    async def lose(self, node: Node) -> None:
+        """Writes that nobody knows how the node is."""
+        now = stamp(time.time())
+        conditions = []
+        for kind in JUDGED:
+            status = node.condition(kind)
+            if status == "Unknown":
+                continue
+            posted = status is not None
+            condition: Json = {
+                "type": kind,
+                "status": "Unknown",
+                "lastTransitionTime": now,
+                "reason": "NodeStatusUnknown" if posted else "NodeStatusNeverUpdated",
+                "message": "Kubelet stopped posting node status." if posted else "Kubelet never posted node status.",
+            }
+            if not posted:
+                condition["lastHeartbeatTime"] = node.metadata.creation_timestamp or now
+            conditions.append(condition)
+        patch = {"metadata": {"uid": node.metadata.uid}, "status": {"conditions": conditions}}
+        try:
+            await self.client.patch(NODE.untyped, node.name, patch, type="strategic", subresource="status")
+        except NotFound:
+            return
+        self.recorder.event(node.reference(), "Normal", "NodeNotReady", f"Node {node.name} status is now: NodeNotReady")
+
+    async def mark_pods(self, node: Node) -> None:
+        """The pods of a node that is not ready are not ready either."""
+        await asyncio.gather(*(self.mark(pod) for pod in self.ready_pods(node)))
+
+    def ready_pods(self, node: Node) -> Iterable[Pod]:
+        return [pod for pod in self.pods.by("node", node.name) if pod.ready]
+
+    async def mark(self, pod: Pod) -> None:
+        meta = pod.metadata
+        condition = {"type": "Ready", "status": "False", "lastTransitionTime": stamp(time.time())}
+        patch = {"metadata": {"uid": meta.uid}, "status": {"conditions": [condition]}}
+        try:
+            await self.client.patch(POD.untyped, meta.name, patch, meta.namespace, type="strategic", subresource="status")
+        except NotFound:
+            return
+        target = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}}
+        self.recorder.event(target, "Warning", "NodeNotReady", "Node is not ready")

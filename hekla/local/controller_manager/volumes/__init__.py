@@ -1,0 +1,1 @@
+"""Volumes, claims on them, and where their storage comes from."""

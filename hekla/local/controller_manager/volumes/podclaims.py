@@ -1,0 +1,289 @@
+"""Claims that are made for pods: of devices from ResourceClaimTemplates, of volumes from `ephemeral` volumes.
+
+Both kinds of claim belong to their pod.  A claim of devices is also given back here: when no pod is left that it is reserved
+for, its allocation goes.  Reference: local-cluster 8.8, 10.13.
+"""
+
+from __future__ import annotations
+
+from hekla.api.kubernetes.claims import PERSISTENT_VOLUME_CLAIM
+from hekla.api.kubernetes.core import POD
+from hekla.api.kubernetes.resource import RESOURCE_CLAIM
+from hekla.api.trees import Json
+from hekla.kube.cache import Cache
+from hekla.kube.client import Client
+from hekla.kube.controller import Controller
+from hekla.kube.errors import AlreadyExists, NotFound
+from hekla.kube.events import Recorder
+from hekla.local.controller_manager.pods import DEVICES, VOLUMES, Pod, concerns
+
+POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
+EXTENDED = "resource.kubernetes.io/extended-resource-claim"
+PROTECTION = "resource.kubernetes.io/delete-protection"
+
+
+def owner_of(pod: Pod) -> Json:
+    meta = pod.metadata
+    return {
+        "apiVersion": "v1", "kind": "Pod", "name": meta.name, "uid": meta.uid, "controller": True, "blockOwnerDeletion": True,
+    }  # fmt: skip
+
+
+def target(pod: Pod) -> Json:
+    meta = pod.metadata
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}}
+
+
+class EphemeralVolumeController(Controller):
+    """Makes the claim of each ephemeral volume, named after pod and volume."""
+
+    name = "ephemeral-volume"
+
+    def __init__(self, client: Client, pods: Cache[Pod], claims: Cache[Json], recorder: Recorder) -> None:
+        super().__init__(pods, claims)
+        self.client = client
+        self.pods = pods
+        self.claims = claims
+        self.recorder = recorder
+        pods.on_change_of(concerns, [VOLUMES], self.take_pod)
+        claims.on_change(self.take_claim)
+
+    def take_pod(self, old: Pod | None, new: Pod | None) -> None:
+        if new is not None and not new.deleting and any(volume.ephemeral is not None for volume in new.spec.volumes):
+            self.queue.add(new.key)
+
+    def take_claim(self, old: Json | None, new: Json | None) -> None:
+        """A claim that went is made again, if its pod is still there."""
+        if new is None and old is not None:
+            for pod in self.pods.by("claim", f"{old['metadata']['namespace']}/{old['metadata']['name']}"):
+                self.take_pod(None, pod)
+
+    async def reconcile(self, key: str) -> float | None:
+        """Makes what is missing for one pod."""
+        pod = self.pods.get(key)
+        if pod is None or pod.deleting or pod.finished:
+            return None
+        meta = pod.metadata
+        for volume in pod.spec.volumes:
+            name = f"{meta.name}-{volume.name}"
+            if volume.ephemeral is None:
+                continue
+            there = self.claims.get(f"{meta.namespace}/{name}")
+            if there is None:
+                await self.make(pod, volume.name, name)
+            elif not any(one["uid"] == meta.uid for one in there["metadata"].get("ownerReferences") or ()):
+                message = f"PVC {meta.namespace}/{name} was not created for pod {key} (pod is not owner)"
+                self.recorder.event(target(pod), "Warning", "EphemeralVolumeFailed", f"ephemeral volume {volume.name}: {message}")
+        return None
+
+    async def make(self, pod: Pod, volume: str, name: str) -> None:
+        meta = pod.metadata
+        try:
+            full = await self.client.get(POD.untyped, meta.name, meta.namespace)
+        except NotFound:
+            return
+        if full["metadata"]["uid"] != meta.uid:
+            return
+        template = next(one["ephemeral"]["volumeClaimTemplate"] for one in full["spec"]["volumes"] if one["name"] == volume)
+        given = template.get("metadata") or {}
+        body = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "spec": template["spec"],
+            "metadata": {
+                "name": name,
+                "labels": given.get("labels"),
+                "annotations": given.get("annotations"),
+                "ownerReferences": [owner_of(pod)],
+            },
+        }
+        try:
+            await self.client.create(PERSISTENT_VOLUME_CLAIM.untyped, body, meta.namespace)
+        except AlreadyExists:
+            return
+
+
+class ResourceClaimController(Controller):
+    """Keys are "pod/<namespace>/<name>" and "claim/<namespace>/<name>"."""
+
+    name = "resource-claim"
+
+    def __init__(self, client: Client, pods: Cache[Pod], claims: Cache[Json], templates: Cache[Json], recorder: Recorder) -> None:
+        super().__init__(pods, claims, templates)
+        self.client = client
+        self.pods = pods
+        self.claims = claims
+        self.templates = templates
+        self.recorder = recorder
+        self.waiting: dict[str, set[str]] = {}
+        """Template -> pods that came before it."""
+        pods.on_change_of(concerns, [DEVICES], self.take_pod)
+        self.enqueue(claims, lambda claim: f"claim/{claim['metadata']['namespace']}/{claim['metadata']['name']}")
+        claims.on_change(self.take_claim)
+        templates.on_change(self.take_template)
+
+    def take_pod(self, old: Pod | None, new: Pod | None) -> None:
+        """Makes claims for a pod that comes, and looks at those of a pod that is over."""
+        pod = new if new is not None else old
+        assert pod is not None
+        if new is not None:
+            self.queue.add(f"pod/{new.key}")
+        if new is None or new.finished:
+            for name in names_of(pod):
+                self.queue.add(f"claim/{pod.metadata.namespace}/{name}")
+
+    def take_claim(self, old: Json | None, new: Json | None) -> None:
+        """A generated claim that went is made again for a pod that needs it."""
+        if new is None and old is not None:
+            for owner in old["metadata"].get("ownerReferences") or ():
+                if owner["kind"] == "Pod":
+                    self.queue.add(f"pod/{old['metadata']['namespace']}/{owner['name']}")
+
+    def take_template(self, old: Json | None, new: Json | None) -> None:
+        if new is not None:
+            for key in self.waiting.pop(f"{new['metadata']['namespace']}/{new['metadata']['name']}", ()):
+                self.queue.add(f"pod/{key}")
+
+    async def reconcile(self, key: str) -> float | None:
+        """One look at a pod or a claim."""
+        what, _, name = key.partition("/")
+        if what == "pod":
+            pod = self.pods.get(name)
+            if pod is not None and not pod.deleting and not pod.finished:
+                await self.make_claims(pod)
+        else:
+            claim = self.claims.get(name)
+            if claim is not None:
+                await self.look_at_claim(claim)
+        return None
+
+    # --- making -------------------------------------------------------------------------------------------------------------
+
+    async def make_claims(self, pod: Pod) -> None:
+        """Makes a claim for each template that the pod names, and writes into the pod's status which."""
+        meta = pod.metadata
+        known = {one.name: one.resource_claim_name for one in pod.status.resource_claim_statuses}
+        made: dict[str, str] = {}
+        for wanted in pod.spec.resource_claims:
+            if not wanted.resource_claim_template_name:
+                continue
+            name = known.get(wanted.name)
+            if name and f"{meta.namespace}/{name}" in self.claims:
+                continue
+            found = self.generated(pod, wanted.name) or await self.make(pod, wanted.name, wanted.resource_claim_template_name)
+            if found and found != name:
+                made[wanted.name] = found
+        if not made:
+            return
+        statuses = [{"name": name, "resourceClaimName": claim} for name, claim in made.items()]
+        patch = {"metadata": {"uid": meta.uid}, "status": {"resourceClaimStatuses": statuses}}
+        try:
+            await self.client.patch(POD.untyped, meta.name, patch, meta.namespace, type="strategic", subresource="status")
+        except NotFound:
+            return
+
+    def generated(self, pod: Pod, name: str) -> str:
+        """A claim that was made for the pod before, by an instance of this controller that did not live to write it down."""
+        for claim in self.claims.by("owner", pod.metadata.uid):
+            meta = claim["metadata"]
+            if (meta.get("annotations") or {}).get(POD_CLAIM_NAME) == name and meta.get("deletionTimestamp") is None:
+                found: str = meta["name"]
+                return found
+        return ""
+
+    async def make(self, pod: Pod, name: str, template: str) -> str:
+        meta = pod.metadata
+        key = f"{meta.namespace}/{template}"
+        tree = self.templates.get(key)
+        if tree is None:
+            self.waiting.setdefault(key, set()).add(pod.key)
+            self.recorder.event(
+                target(pod),
+                "Warning",
+                "FailedResourceClaimCreation",
+                f'PodResourceClaim {name}: resource claim template "{template}": '
+                f'resourceclaimtemplate.resource.k8s.io "{template}" not found',
+            )
+            return ""
+        spec, given = tree["spec"], tree["spec"].get("metadata") or {}
+        body = {
+            "apiVersion": RESOURCE_CLAIM.api_version,
+            "kind": "ResourceClaim",
+            "spec": spec["spec"],
+            "metadata": {
+                "generateName": f"{meta.name}-{name}-",
+                "labels": given.get("labels"),
+                "annotations": {**(given.get("annotations") or {}), POD_CLAIM_NAME: name},
+                "ownerReferences": [owner_of(pod)],
+            },
+        }
+        made = await self.client.create(RESOURCE_CLAIM.untyped, body, meta.namespace)
+        found: str = made["metadata"]["name"]
+        return found
+
+    # --- giving back --------------------------------------------------------------------------------------------------------
+
+    async def look_at_claim(self, claim: Json) -> None:
+        """Takes pods that are over off the list, and the allocation with the last of them."""
+        status = claim.get("status") or {}
+        before = status.get("reservedFor") or []
+        reserved = [one for one in before if not self.over(one, claim)]
+        meta = claim["metadata"]
+        finalizers = meta.get("finalizers") or []
+        allocated = status.get("allocation") is not None
+        annotations = meta.get("annotations") or {}
+        generated = POD_CLAIM_NAME in annotations or EXTENDED in annotations
+        # One that users made keeps its devices for the pods to come; unless nobody can come any more.
+        frees = allocated and not reserved and (bool(before) or meta.get("deletionTimestamp") is not None)
+        try:
+            if len(reserved) != len(before) or frees:
+                new = {name: value for name, value in status.items() if name not in ("reservedFor", "allocation", "devices")}
+                if reserved:
+                    new["reservedFor"] = reserved
+                if allocated and not frees:
+                    new["allocation"] = status["allocation"]
+                    if status.get("devices"):
+                        new["devices"] = status["devices"]
+                claim = await self.client.update_status(RESOURCE_CLAIM.untyped, {**with_kind(claim), "status": new})
+                allocated = allocated and not frees
+            if not allocated and PROTECTION in finalizers:
+                kept = [one for one in finalizers if one != PROTECTION]
+                patch = {"metadata": {"resourceVersion": claim["metadata"]["resourceVersion"], "finalizers": kept or None}}
+                claim = await self.client.patch(RESOURCE_CLAIM.untyped, meta["name"], patch, meta["namespace"])
+            if generated and not reserved and meta.get("deletionTimestamp") is None and self.owner_is_over(claim):
+                await self.client.delete(RESOURCE_CLAIM.untyped, meta["name"], meta["namespace"], uid=meta["uid"])
+        except NotFound:
+            return
+
+    def over(self, consumer: Json, claim: Json) -> bool:
+        """Whether a consumer needs its claim no longer.  Only pods are known here."""
+        if consumer.get("resource") != "pods" or consumer.get("apiGroup"):
+            return False
+        pod = self.pods.get(f"{claim['metadata']['namespace']}/{consumer['name']}")
+        return pod is None or pod.metadata.uid != consumer["uid"] or pod.finished or (pod.deleting and not pod.spec.node_name)
+
+    def owner_is_over(self, claim: Json) -> bool:
+        meta = claim["metadata"]
+        owner = next((one for one in meta.get("ownerReferences") or () if one["kind"] == "Pod"), None)
+        if owner is None:
+            return False
+        pod = self.pods.get(f"{meta['namespace']}/{owner['name']}")
+        return pod is not None and pod.metadata.uid == owner["uid"] and pod.finished
+
+
+def names_of(pod: Pod) -> list[str]:
+    """The claims of a pod, of its own and made for it."""
+    own = [one.resource_claim_name for one in pod.spec.resource_claims if one.resource_claim_name]
+    extended = pod.status.extended_resource_claim_status
+    if extended is not None and extended.resource_claim_name:
+        own.append(extended.resource_claim_name)
+    return own + [one.resource_claim_name for one in pod.status.resource_claim_statuses if one.resource_claim_name]
+
+
+def owners(claim: Json) -> list[str]:
+    """Index of claims by the uids of their owners."""
+    return [one["uid"] for one in claim["metadata"].get("ownerReferences") or ()]
+
+
+def with_kind(claim: Json) -> Json:
+    return {**claim, "apiVersion": RESOURCE_CLAIM.api_version, "kind": RESOURCE_CLAIM.kind}

@@ -1,0 +1,1 @@
+"""Deployments, replica sets, stateful sets, daemon sets, jobs and cron jobs."""

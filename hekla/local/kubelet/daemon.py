@@ -1,0 +1,215 @@
+"""`hekla agent`: this machine as a node (or several), and fake nodes, on any API server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hekla.api.kubernetes import core
+from hekla.api.text import quantity
+from hekla.kube import daemon as daemons
+from hekla.kube import notify
+from hekla.kube.connection.tls import TlsError
+from hekla.kube.daemon import Daemon, DaemonError, connection_flags
+from hekla.kube.errors import ApiError
+from hekla.kube.events import Recorder
+from hekla.kube.flags import TEXT, TEXTS, WHOLE, YES_NO, Flag, between
+from hekla.kube.http.client import TransportError
+from hekla.kube.http.server import serve
+from hekla.local.kubelet.endpoint import Endpoint, self_signed, server_tls
+from hekla.local.kubelet.kubelet import Agent
+from hekla.local.kubelet.nodes import machine
+from hekla.local.kubelet.nodes.fake import FakeNodes, Size
+from hekla.local.kubelet.nodes.node import RegisteredNode
+from hekla.local.kubelet.nodes.own_nodes import FAKE_NAME, Roster, fake_names, real_names
+from hekla.local.kubelet.pods import pressure
+from hekla.local.kubelet.pods.images import Images, TableError
+from hekla.local.kubelet.runtime import isolation, runtime
+from hekla.local.machine import homes
+
+log = logging.getLogger("agent")
+
+
+def quantity_problem(text: str) -> str | None:
+    """Why a text is no amount of a resource; None when it is or is empty."""
+    if not text:
+        return None
+    try:
+        quantity.milli(text)
+    except quantity.QuantityError as error:
+        return str(error)
+    return None
+
+
+def threshold_problem(text: str) -> str | None:
+    """Why a text is no list of thresholds; None when it is."""
+    try:
+        pressure.parse(text)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+FLAGS = (
+    *connection_flags(0, 0),
+    Flag("root-dir", TEXT, "", "directory for pods: volumes, logs, records (default ~/.local/state/hekla/agent)"),
+    Flag("nodes", WHOLE, 1, "how many nodes this machine is; 0 for fake nodes only", check=between(0, 250)),
+    Flag("node-name", TEXT, "", "name of the node; several get -0, -1 ... behind it (default: the machine's name, or node)"),
+    Flag("node-cpu", TEXT, "", "cpu of each node (default: the machine's)", check=quantity_problem),
+    Flag("node-memory", TEXT, "", "memory of each node (default: the machine's)", check=quantity_problem),
+    Flag("images", TEXT, "", "YAML file with rows for the table of images"),
+    Flag("container-log-max-size", TEXT, "10Mi", "bytes of a container's log that go at a time when it is full", check=quantity_problem),
+    Flag("container-log-max-files", WHOLE, 5, "so many of these sizes are kept", check=between(2, 1000)),
+    Flag("api-server-address", TEXT, "", "host:port at which pods reach the API server (default: as the kubeconfig has it)"),
+    Flag("isolation", TEXT, "auto", "auto, shared-network to leave pods in this machine's network, or none to do without any namespaces"),
+    Flag("closed-paths", TEXTS, [], "directories that no pod sees, such as that of the cluster's keys (the root-dir is one already)"),
+    Flag("eviction-hard", TEXT, pressure.DEFAULT, "how little memory, disk and processes a node lets be left", check=threshold_problem),
+    Flag("port", WHOLE, 0, "port of the node's endpoint on 127.0.0.1; 0 for any free one", check=between(0, 65535)),
+    Flag("tls-cert-file", TEXT, "", "certificate of the node's endpoint (default: one of its own making)"),
+    Flag("tls-private-key-file", TEXT, "", "key of that certificate"),
+    Flag("client-ca-file", TEXT, "", "authority of those who may ask the node's endpoint"),
+    Flag("fake-nodes", WHOLE, 0, "how many nodes to make up, whose pods only pretend to run", check=between(0, 100_000)),
+    Flag("fake-node-name", TEXT, FAKE_NAME, "name of fake nodes; -0, -1 ... follow"),
+    Flag("fake-node-cpu", TEXT, "32", "cpu of each fake node", check=quantity_problem),
+    Flag("fake-node-memory", TEXT, "256Gi", "memory of each fake node", check=quantity_problem),
+    Flag("fake-node-pods", WHOLE, 110, "pods that each fake node takes", check=between(1, 1_000_000)),
+    Flag("fake-node-gpus", WHOLE, 0, "nvidia.com/gpu of each fake node", check=between(0, 1_000_000)),
+    Flag("fake-node-labels", TEXTS, [], "key=value labels of fake nodes"),
+    Flag("fake-node-taint", YES_NO, False, "taint fake nodes with kwok.x-k8s.io/node=fake:NoSchedule"),
+    Flag("stop-pods-on-exit", YES_NO, False, "end all containers when the agent is told to stop"),
+)
+
+
+def labels_of(texts: list[str]) -> dict[str, str]:
+    """Raises DaemonError for a text that is no key=value."""
+    found = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise DaemonError(f'--fake-node-labels: "{text}" is no label; write key=value')
+        found[key] = value
+    return found
+
+
+def root_directory(text: str) -> Path:
+    """The agent's directory, made where it is missing.  Raises DaemonError."""
+    root = Path(text) if text else Path.home() / ".local" / "state" / "hekla" / "agent"
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        return root.resolve()
+    except OSError as error:
+        raise DaemonError(f"--root-dir: cannot make {root}: {error.strerror}") from error
+
+
+async def api_address(daemon: Daemon) -> tuple[str, str]:
+    """(host, port) at which pods reach the API server: stated, the kubeconfig's, or what the Service `kubernetes` leads to."""
+    host, _, port = daemon.options.api_server_address.rpartition(":")
+    if host and port:
+        return host, port
+    target = daemon.client.connection.target
+    if getattr(target, "host", "") and getattr(target, "port", 0):
+        return str(target.host), str(target.port)
+    try:
+        endpoints = await daemon.client.get(core.ENDPOINTS, "kubernetes", "default")
+        for subset in endpoints.subsets:
+            if subset.addresses and subset.ports:
+                return subset.addresses[0].ip, str(subset.ports[0].port)
+    except (ApiError, TransportError) as error:
+        log.info("pods are not told where the API server is: %s", error)
+    return "", ""
+
+
+async def run(daemon: Daemon) -> None:
+    options = daemon.options
+    root = root_directory(options.root_dir)
+    try:
+        images = Images.load(options.images)
+    except TableError as error:
+        raise DaemonError(str(error)) from error
+    recorder = Recorder(daemon.client, "kubelet", host=options.node_name or machine.name())
+    fakes = FakeNodes(
+        daemon.client,
+        Size(
+            options.fake_nodes, options.fake_node_name, options.fake_node_cpu, options.fake_node_memory, options.fake_node_pods,
+            options.fake_node_gpus, labels_of(options.fake_node_labels), options.fake_node_taint,
+        ),
+    )  # fmt: skip
+    agent: Agent | None = None
+    server: Any = None
+    chosen = real_names(options.nodes, options.node_name)
+    await Roster(root).take_leave(daemon.client, [*chosen, *fake_names(options.fake_nodes, options.fake_node_name)])
+    try:
+        if options.nodes:
+            agent = await make_agent(daemon, root, images, recorder)
+            server = await listen(daemon, agent, root)
+            add_nodes(daemon, agent, recorder, server.port, images, chosen)
+            await agent.start()
+        await fakes.start()
+        notify.ready()
+        log.info("ready: %d nodes, %d fake nodes", options.nodes, options.fake_nodes)
+        await asyncio.Event().wait()
+    finally:
+        await fakes.close()
+        if server is not None:
+            await server.close(0.2)
+        if agent is not None:
+            if options.stop_pods_on_exit:
+                await agent.shut_down()
+            await agent.close()
+        await recorder.close()
+        if options.stop_pods_on_exit:
+            runtime.stop_all(root)
+
+
+async def make_agent(daemon: Daemon, root: Path, images: Images, recorder: Recorder) -> Agent:
+    found = isolation.detect()
+    match daemon.options.isolation:
+        case "none":
+            found = isolation.Isolation(private_addresses=found.private_addresses, findings=found.findings)
+        case "shared-network":
+            found = replace(found, network=False)
+        case "auto":
+            pass
+        case other:
+            raise DaemonError(f'--isolation: "{other}" is not known; write auto, shared-network or none')
+    for finding in found.findings:
+        if not finding.available:
+            log.info("no %s (%s): %s", finding.name, finding.why_not, finding.cost)
+    thresholds = pressure.parse(daemon.options.eviction_hard)
+    agent = Agent(daemon.client, root, found, images, recorder, await api_address(daemon), thresholds)
+    agent.host.clock.max_size = max(4096, quantity.milli(daemon.options.container_log_max_size) // 1000)
+    agent.host.clock.max_files = daemon.options.container_log_max_files
+    closed = [Path(path) for path in daemon.options.closed_paths]
+    homes.remember([root, *closed])
+    agent.host.close_to_pods(closed)
+    return agent
+
+
+async def listen(daemon: Daemon, agent: Agent, root: Path) -> Any:
+    """Opens the node's endpoint.  Raises DaemonError."""
+    options = daemon.options
+    endpoint = Endpoint(root, agent.host.clock, agent.find, agent.all_pods)
+    certificate, key = options.tls_cert_file, options.tls_private_key_file
+    try:
+        if not certificate:
+            certificate, key = self_signed(root)
+        tls = server_tls(certificate, key, options.client_ca_file)
+        return await serve(endpoint, host="127.0.0.1", port=options.port, ssl=tls)
+    except (OSError, TlsError) as error:
+        raise DaemonError(f"the node's endpoint (--port {options.port}, --tls-cert-file {certificate}): {error}") from error
+
+
+def add_nodes(daemon: Daemon, agent: Agent, recorder: Recorder, port: int, images: Images, chosen: list[str]) -> None:
+    options = daemon.options
+    capacity, allocatable = machine.sizes(agent.root, options.node_cpu, options.node_memory)
+    table = sorted({row.image for row in images.rows if "*" not in row.image})
+    without = agent.host.isolation.without(options.isolation)
+    for name in chosen:
+        agent.keepers[name] = RegisteredNode(daemon.client, recorder, name, capacity, allocatable, port, table, without)
+
+
+def main(argv: list[str]) -> int:
+    return daemons.main("agent", FLAGS, argv, run, pool=32)

@@ -1,0 +1,174 @@
+"""What the API server asks a node: logs of containers, commands in them, the list of pods, whether it is well.
+
+Reference: local-cluster 8.9, 8.10.
+"""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+
+from hekla.api.kubernetes import core
+from hekla.kube.connection.tls import load_files
+from hekla.kube.http.server import Request, Response, Stream, Upgrade
+from hekla.local.kubelet.records import PodDirectory, Slot
+from hekla.local.kubelet.runtime.interleaved_logs import read
+from hekla.local.kubelet.runtime.launching import SPLIT
+from hekla.local.kubelet.runtime.logs import Clock, Options
+from hekla.local.kubelet.streaming import console
+from hekla.local.kubelet.streaming.streaming import Refused, Streaming, check_asker
+
+PLAIN = "text/plain"
+STREAMS = {"exec": 4, "attach": 4, "portForward": 3}
+"""What becomes a connection of its own, with the number of words of its path."""
+ONE_LOG = f'both streams of this container share one log: ask for stream=All, or annotate the pod with {SPLIT}: "true"'
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def text(status: int, message: str) -> Response:
+    return Response(status, message.encode(), PLAIN)
+
+
+class Endpoint:
+    """The node's own small HTTP service."""
+
+    def __init__(self, root: Path, clock: Clock, find: Callable[[str, str], core.Pod | None], pods: Callable[[], list[core.Pod]]) -> None:
+        self._root = root
+        self._clock = clock
+        self._find = find
+        self._pods = pods
+        self.streaming = Streaming(root, clock)
+
+    def __call__(self, request: Request) -> Response | Stream | Upgrade:
+        parts = request.path.strip("/").split("/")
+        if parts != ["healthz"] and request.peer.common_name:
+            try:
+                check_asker(request.peer)
+            except Refused as refused:
+                return refused.response()
+        if request.method in ("GET", "POST") and len(parts) == STREAMS.get(parts[0]):
+            return self.stream(parts, request)
+        if request.method != "GET":
+            return text(405, f"{request.method} is not served here")
+        if parts == ["healthz"]:
+            return text(200, "ok")
+        if parts == ["pods"]:
+            body = {"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": self._pods()}
+            return Response(200, msgspec.json.encode(body))
+        if parts[0] == "containerLogs" and len(parts) == 4:
+            return self.log(parts[1], parts[2], parts[3], request)
+        return text(404, "404 page not found")
+
+    def stream(self, parts: list[str], request: Request) -> Response | Upgrade:
+        """exec, attach and port-forward."""
+        pod = self._find(parts[1], parts[2])
+        if pod is None:
+            return text(404, f'pod "{parts[2]}" not found on this node')
+        return self.streaming.answer(parts[0], pod, parts[3] if len(parts) == 4 else "", request)
+
+    def log(self, namespace: str, name: str, container: str, request: Request) -> Response | Stream:
+        """The log of one container of a pod of this node."""
+        pod = self._find(namespace, name)
+        if pod is None:
+            return text(404, f'pod "{name}" not found on this node')
+        directory = PodDirectory(self._root, pod.metadata.uid)
+        slots = [slot for slot in directory.slots() if slot.container == container and slot.claim() is not None]
+        previous = request.flag("previous")
+        if previous:
+            slots = slots[:-1]
+        if not slots:
+            if previous:
+                return text(400, f'previous terminated container "{container}" in pod "{name}" not found')
+            return text(400, f'container "{container}" in pod "{name}" is waiting to start: {waiting(pod, container)}')
+        try:
+            options = options_of(request)
+        except ValueError as error:
+            return text(400, str(error))
+        if options.stream != "All" and not slots[-1].split:
+            return text(400, ONE_LOG)
+        return Stream.of(self._stream(slots[-1], options), PLAIN)
+
+    def _stream(self, slot: Slot, options: Options) -> AsyncIterator[bytes]:
+        return read(slot, options, self._clock, lambda: running(slot))
+
+
+def running(slot: Slot) -> bool:
+    """Whether the container may still write."""
+    claim = slot.claim()
+    return (slot.exit() is None and claim is not None and claim.alive()) or console.draining(slot)
+
+
+def waiting(pod: core.Pod, container: str) -> str:
+    """Why a container has no log yet, in kubectl's words."""
+    for status in [*pod.status.container_statuses, *pod.status.init_container_statuses]:
+        if status.name == container and status.state.waiting is not None:
+            reason = status.state.waiting.reason
+            return {"ErrImagePull": "image can't be pulled", "ImagePullBackOff": "trying and failing to pull image"}.get(reason, reason)
+    return "ContainerCreating"
+
+
+def options_of(request: Request) -> Options:
+    """The reader's wishes.  Raises ValueError, whose text says what is wrong."""
+
+    def whole(name: str) -> int | None:
+        value = request.option(name)
+        if not value:
+            return None
+        try:
+            number = int(value)
+        except ValueError:
+            raise ValueError(f'{name}: "{value}" is no whole number') from None
+        if number < 0:
+            raise ValueError(f"{name}: {number} must be greater than or equal to 0")
+        return number
+
+    since: int | None = None
+    if (seconds := whole("sinceSeconds")) is not None:
+        since = time.time_ns() - seconds * 1_000_000_000
+    elif moment := request.option("sinceTime"):
+        # Whole microseconds, rounded down: as a float the time of a line would come out a little after the line.
+        since = (datetime.fromisoformat(moment) - EPOCH) // timedelta(microseconds=1) * 1000
+    stream = request.option("stream") or "All"
+    return Options(request.flag("follow"), whole("tailLines"), since, request.flag("timestamps"), whole("limitBytes"), stream)
+
+
+def server_tls(certificate: str, key: str, authority: str) -> ssl.SSLContext | None:
+    """HTTPS when there is a certificate; with an authority, for its clients only.  Raises TlsError."""
+    if not certificate:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    load_files(context, certificate, key, authority)
+    if authority:
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def self_signed(directory: Path) -> tuple[str, str]:
+    """(certificate, key) of this agent's own making, for API servers that do not care who signed them, as most do not."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    certificate, key_file = directory / "endpoint.crt", directory / "endpoint.key"
+    if certificate.exists() and key_file.exists():
+        return str(certificate), str(key_file)
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "hekla-agent")])
+    now = datetime.now().astimezone()
+    signed = (
+        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+        .serial_number(x509.random_serial_number()).not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(days=3650)).sign(key, hashes.SHA256())
+    )  # fmt: skip
+    key_file.touch(mode=0o600)
+    key_file.write_bytes(key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ))  # fmt: skip
+    certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+    return str(certificate), str(key_file)

@@ -1,0 +1,313 @@
+"""The agent of the nodes of this machine: which pods are its own, and a worker for each that has something to do."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from hekla.api import meta
+from hekla.api.kubernetes import core
+from hekla.kube.cache import Cache
+from hekla.kube.client import Client
+from hekla.kube.errors import ApiError
+from hekla.kube.events import Recorder
+from hekla.kube.http.client import TransportError
+from hekla.local.kubelet.background_tasks import BackgroundTasks
+from hekla.local.kubelet.environment import references
+from hekla.local.kubelet.host import Host
+from hekla.local.kubelet.naming import ports_of
+from hekla.local.kubelet.network.policies import Endpoint
+from hekla.local.kubelet.network_policies import NetworkPolicies
+from hekla.local.kubelet.nodes.node import RegisteredNode
+from hekla.local.kubelet.pods.admit import refusal
+from hekla.local.kubelet.pods.images import Images
+from hekla.local.kubelet.pods.pod_worker import Worker
+from hekla.local.kubelet.pods.pressure import Pressure, Threshold
+from hekla.local.kubelet.pods.statuses import FINAL
+from hekla.local.kubelet.records import PodDirectory, pod_directories
+from hekla.local.kubelet.runtime.cgroups import Groups
+from hekla.local.kubelet.runtime.isolation import Isolation
+
+log = logging.getLogger("agent")
+
+ORPHAN_GRACE = 2.0
+SHUT_DOWN_GRACE = 10.0
+"""Seconds that pods get when the node goes down with its machine."""
+
+
+class Objects:
+    """What pods refer to, kept up to date by watches."""
+
+    def __init__(self, client: Client) -> None:
+        self.config_maps: Cache[core.ConfigMap] = Cache(client, core.CONFIG_MAP)
+        self.secrets: Cache[core.Secret] = Cache(client, core.SECRET)
+        self.service_cache: Cache[core.Service] = Cache(
+            client, core.SERVICE, indexes={"namespace": lambda service: [service.metadata.namespace]}
+        )
+
+        self._client = client
+        self._endpoints: dict[str, Cache[core.Endpoints]] = {}
+        """Of services without a selector, whose endpoints somebody else writes."""
+        self.on_endpoints: Callable[[str], None] = lambda namespace: None
+        self._errands = BackgroundTasks()
+
+    @property
+    def caches(self) -> list[Cache[Any]]:
+        return [self.config_maps, self.secrets, self.service_cache, *self._endpoints.values()]
+
+    def endpoints(self, namespace: str, name: str) -> core.Endpoints | None:
+        cache = self._endpoints.get(f"{namespace}/{name}")
+        return cache.get(f"{namespace}/{name}") if cache is not None else None
+
+    def namespaces(self) -> set[str]:
+        return {service.metadata.namespace for service in self.service_cache.all()}
+
+    def follow_endpoints(self, service: core.Service, wanted: bool) -> None:
+        """Begins or ends to watch the endpoints of a service without a selector."""
+        key = meta.key(service)
+        if wanted and key not in self._endpoints and key != "default/kubernetes":
+            namespace = service.metadata.namespace
+            cache = Cache(self._client, core.ENDPOINTS, namespace=namespace, fields=f"metadata.name={service.metadata.name}")
+            cache.on_change(lambda old, new: self.on_endpoints(namespace))
+            self._endpoints[key] = cache
+            self._errands.start(cache.start(), f"endpoints of {key}")
+        elif not wanted and (gone := self._endpoints.pop(key, None)) is not None:
+            self._errands.start(gone.stop(), f"end of the endpoints of {key}")
+
+    def config_map(self, namespace: str, name: str) -> core.ConfigMap | None:
+        return self.config_maps.get(f"{namespace}/{name}")
+
+    def secret(self, namespace: str, name: str) -> core.Secret | None:
+        return self.secrets.get(f"{namespace}/{name}")
+
+    def services(self, namespace: str) -> Iterable[core.Service]:
+        return self.service_cache.by("namespace", namespace)
+
+
+class Agent:
+    """All real nodes of this agent and the pods on them."""
+
+    def __init__(
+        self, client: Client, root: Path, isolation: Isolation, images: Images, recorder: Recorder, api: tuple[str, str],
+        thresholds: list[Threshold] | None = None,
+    ) -> None:  # fmt: skip
+        self.client = client
+        self.root = root
+        self.objects = Objects(client)
+        self.host = Host(root, client, self.objects, isolation, images, recorder, api=api)
+        self.policies = NetworkPolicies(client, recorder, self.host.network, self._endpoints, isolation.unenforced)
+        self.keepers: dict[str, RegisteredNode] = {}
+        self.pods: dict[str, Cache[core.Pod]] = {}
+        self.workers: dict[str, Worker] = {}
+        self.finished: set[str] = set()
+        """Pods that are over while their objects stay: nothing is to be done for them but to keep their logs."""
+        self.holding: dict[str, dict[str, core.Pod]] = defaultdict(dict)
+        """By node and uid: the pods that count against the node's size."""
+        self._referers: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+        self._errands = BackgroundTasks()
+        self.pressure = Pressure(root, thresholds or [], lambda: list(self.workers.values()), self._pressed)
+        if isolation.cgroup is not None:
+            self.host.groups = Groups.prepare(isolation.cgroup, root)
+
+    # --- running ----------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Takes up all pods of the nodes; returns when each has its worker."""
+        self.host.on_new_network = self._network_is_new
+        for name, keeper in self.keepers.items():
+            self._errands.start(keeper.run(), f"node {name}")
+        for name in self.keepers:
+            self.pods[name] = Cache(self.client, core.POD, fields=f"spec.nodeName={name}")
+        caches = [*self.objects.caches, *self.policies.caches, *self.pods.values()]
+        await asyncio.gather(*(cache.start() for cache in caches))
+        await asyncio.gather(*(cache.synced() for cache in caches if cache not in self.policies.caches))
+        await self.policies.synced()
+        await asyncio.gather(*(keeper.registered.wait() for keeper in self.keepers.values()))
+        await self.host.start()
+        for cache in self.pods.values():
+            cache.on_change(self._pod_changed)
+        self.objects.config_maps.on_change(lambda old, new: self._object_changed("ConfigMap", old, new))
+        self.objects.secrets.on_change(lambda old, new: self._object_changed("Secret", old, new))
+        self.objects.service_cache.on_change(self._service_changed)
+        self.objects.on_endpoints = self.host.rename
+        self.policies.start()
+        self.host.isolated = self.policies.settled
+        self.policies.changed()
+        known = {pod.metadata.uid for cache in self.pods.values() for pod in cache.all()}
+        if self.host.network is not None:
+            self.host.network.tell({"do": "keep", "uids": list(self.workers)})
+        self._errands.start(self.pressure.run(), "pressure")
+        for directory in pod_directories(self.root):
+            if directory.path.name not in known:
+                self._errands.start(self.end_orphan(directory), f"orphan {directory.path.name}")
+
+    async def shut_down(self) -> None:
+        """Takes leave with the machine: the nodes say so, and every pod ends, in its own words where it is quick enough."""
+        for keeper in self.keepers.values():
+            try:
+                await keeper.stop()
+            except (ApiError, TransportError) as error:
+                log.info("node %s: %s", keeper.name, error)
+        for worker in self.workers.values():
+            worker.shut_down()
+        deadline = asyncio.get_running_loop().time() + SHUT_DOWN_GRACE
+        while self.workers and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.05)
+
+    async def close(self) -> None:
+        """Lets go; containers run on and are adopted by the next agent."""
+        await self._errands.cancel(*(worker.task for worker in self.workers.values() if worker.task is not None))
+        for worker in self.workers.values():
+            for run in worker.runs:
+                run.forget_tasks()
+        await self.policies.close()
+        for cache in [*self.objects.caches, *self.policies.caches, *self.pods.values()]:
+            await cache.stop()
+        await self.host.close()
+
+    # --- pods -------------------------------------------------------------------------------------------------------------
+
+    def _pod_changed(self, old: core.Pod | None, new: core.Pod | None) -> None:
+        if new is None:
+            assert old is not None
+            self._pod_gone(old)
+            return
+        uid = new.metadata.uid
+        worker = self.workers.get(uid)
+        if worker is not None:
+            worker.update(new)
+            if old is not None and old.metadata.labels != new.metadata.labels:
+                self.policies.changed()
+        elif uid in self.finished or (new.status.phase in FINAL and not new.metadata.deletion_timestamp):
+            self.finished.add(uid)
+            if new.metadata.deletion_timestamp and new.status.phase not in FINAL:
+                self._errands.start(self.delete(new), f"deletion of {meta.key(new)}")
+        else:
+            self.take(new)
+
+    def take(self, pod: core.Pod) -> None:
+        """Gives a pod its worker."""
+        keeper = self.keepers[pod.spec.node_name]
+        worker = Worker(self.host, pod, self.admit, keeper.allocatable, self._closed)
+        self.workers[pod.metadata.uid] = worker
+        maps, secrets = references(pod)
+        namespace = pod.metadata.namespace
+        for kind, found in (("ConfigMap", maps), ("Secret", secrets)):
+            for name in found:
+                self._referers[kind, namespace, name].add(pod.metadata.uid)
+        worker.restore()
+        if worker.admitted:
+            self.holding[pod.spec.node_name][pod.metadata.uid] = pod
+        worker.start()
+
+    def _pressed(self, conditions: set[str]) -> None:
+        for keeper in self.keepers.values():
+            keeper.press(conditions)
+
+    def admit(self, pod: core.Pod) -> tuple[str, str] | None:
+        """Node admission; what is admitted counts from then on."""
+        name = pod.spec.node_name
+        node = self.keepers[name].node
+        own = pod.metadata.uid  # which may be there already, and ask for another size
+        holding = (
+            held for uid, held in self.holding[name].items()
+            if uid != own and (uid not in self.workers or not self.workers[uid].vacated)
+        )  # fmt: skip
+        refused = None if node is None else refusal(pod, node, holding)
+        if refused is None:
+            self.holding[name][pod.metadata.uid] = pod
+        return refused
+
+    def _closed(self, worker: Worker) -> None:
+        """The pod holds nothing of the node any more."""
+        pod = worker.pod
+        self.workers.pop(worker.uid, None)
+        self.policies.changed()
+        self.holding[pod.spec.node_name].pop(worker.uid, None)
+        maps, secrets = references(pod)
+        for kind, found in (("ConfigMap", maps), ("Secret", secrets)):
+            for name in found:
+                self._referers[kind, pod.metadata.namespace, name].discard(worker.uid)
+        if not worker.deleted:
+            self.finished.add(worker.uid)
+
+    def _pod_gone(self, pod: core.Pod) -> None:
+        uid = pod.metadata.uid
+        worker = self.workers.get(uid)
+        if worker is not None:
+            worker.gone()
+            return
+        self.finished.discard(uid)
+        self.host.addresses.give_back(uid)
+        PodDirectory(self.root, uid).remove()
+
+    async def delete(self, pod: core.Pod) -> None:
+        """Finishes a deletion that came while the pod's last status was on its way."""
+        own = pod.metadata
+        await self.host.reporter.flush(own.uid)
+        while not await self.host.reporter.delete(own.uid, own.namespace, own.name):
+            await asyncio.sleep(1.0)
+
+    async def end_orphan(self, directory: PodDirectory) -> None:
+        """Ends what is left of a pod that was removed while no agent ran."""
+        uid = directory.path.name
+        running = [
+            instance for slot in directory.slots()
+            if (instance := self.host.runtime.adopt(slot, lambda _: None)) is not None and instance.exit is None
+        ]  # fmt: skip
+        if running:
+            log.info("pod %s is gone; ending %d containers of it", uid, len(running))
+        for instance in running:
+            await self.host.runtime.signal(instance, signal.SIGTERM)
+        deadline = asyncio.get_running_loop().time() + ORPHAN_GRACE
+        while any(i.exit is None for i in running) and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.05)
+        for instance in running:
+            await self.host.runtime.kill(instance)
+        self.host.addresses.give_back(uid)
+        directory.remove()
+
+    def _endpoints(self) -> list[Endpoint]:
+        """The pods that have an address of their own, as network policies see them."""
+        taken = self.host.addresses.taken
+        return [
+            Endpoint(pod.metadata.namespace, worker.view.pod_ip, pod.metadata.labels, ports_of(pod))
+            for uid, worker in self.workers.items()
+            if not (pod := worker.pod).spec.host_network and worker.view.pod_ip and taken.get(uid) == worker.view.pod_ip
+        ]  # fmt: skip
+
+    # --- what pods refer to -----------------------------------------------------------------------------------------------
+
+    def _service_changed(self, old: core.Service | None, new: core.Service | None) -> None:
+        found = new or old
+        assert found is not None
+        if self.host.network is not None:
+            self.objects.follow_endpoints(found, new is not None and not new.spec.selector)
+        self.host.rename(found.metadata.namespace)
+
+    def _network_is_new(self) -> None:
+        for worker in self.workers.values():
+            worker.unplug()
+
+    def _object_changed(self, kind: str, old: Any, new: Any) -> None:
+        found = new if new is not None else old
+        key = (kind, found.metadata.namespace, found.metadata.name)
+        for uid in self._referers.get(key, ()):
+            if (worker := self.workers.get(uid)) is not None:
+                worker.wake()
+
+    # --- for the endpoint -------------------------------------------------------------------------------------------------
+
+    def find(self, namespace: str, name: str) -> core.Pod | None:
+        for cache in self.pods.values():
+            if (pod := cache.get(f"{namespace}/{name}")) is not None:
+                return pod
+        return None
+
+    def all_pods(self) -> list[core.Pod]:
+        return [pod for cache in self.pods.values() for pod in cache.all()]

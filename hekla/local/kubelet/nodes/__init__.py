@@ -1,0 +1,1 @@
+"""Nodes: the one that this machine is, and fake ones."""

@@ -1,0 +1,274 @@
+"""One container of a pod through all its instances: starting, ending, backing off, and what is told of it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from hekla.api.kubernetes import core
+from hekla.local.kubelet.host import Host
+from hekla.local.kubelet.pods.statuses import Ended, View
+from hekla.local.kubelet.records import UNKNOWN_EXIT, Launch, PodDirectory, Slot
+from hekla.local.kubelet.runtime import interleaved_logs as interleaving
+from hekla.local.kubelet.runtime import logs as logbook
+from hekla.local.kubelet.runtime.probes import Prober
+from hekla.local.kubelet.runtime.runtime import Instance
+
+FIRST_BACK_OFF = 10.0
+LONGEST_BACK_OFF = 300.0
+FORGIVEN_AFTER = 600.0
+"""Seconds of running after which earlier ends no longer count."""
+LONGEST_MESSAGE = 4096
+LONGEST_MESSAGES = 12 * 1024
+"""Bytes of last words of all containers of a pod."""
+LOG_MESSAGE = 2048
+LOG_LINES = 80
+
+
+def back_off(failures: int) -> float:
+    """Seconds before the next start after so many ends in a row: 0, 10, 20, 40 ... 300."""
+    return 0.0 if failures <= 1 else min(LONGEST_BACK_OFF, FIRST_BACK_OFF * 2.0 ** (failures - 2))
+
+
+def container_id(uid: str, container: str, attempt: int) -> str:
+    return "hekla://" + hashlib.sha256(f"{uid}/{container}/{attempt}".encode()).hexdigest()
+
+
+def image_id(image: str) -> str:
+    return "hekla://sha256:" + hashlib.sha256(image.encode()).hexdigest()
+
+
+@dataclass(eq=False)
+class Run:
+    """A container of a pod."""
+
+    spec: core.Container
+    init: bool
+    view: View
+    attempt: int = 0
+    """Of the newest slot, or of the first one that is still to be made."""
+    instance: Instance | None = None
+    failures: int = 0
+    start_at: float = 0.0
+    """Seconds since the epoch before which it is not started again."""
+    pull_failures: int = 0
+    prober: Prober | None = None
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    resized: bool = False
+    """It was ended to start again with other resources."""
+    noted: bool = True
+    """The end of `instance` has been taken into the view."""
+    hook: asyncio.Task[None] | None = None
+    killing: asyncio.Task[None] | None = None
+
+    @property
+    def sidecar(self) -> bool:
+        return self.view.sidecar
+
+    @property
+    def running(self) -> bool:
+        return self.view.running_since is not None
+
+    def again(self, pod_policy: str, code: int) -> bool:
+        """Whether it runs again after an end with this code."""
+        if self.sidecar or self.resized:
+            return True
+        return self.view.again("OnFailure" if self.init and pod_policy == "Always" else pod_policy, code)
+
+    @property
+    def complete(self) -> bool:
+        """An init container that need not be waited for any more."""
+        if self.sidecar:
+            return self.view.started
+        return not self.running and self.view.ended is not None and self.view.ended.code == 0
+
+    def forget_tasks(self) -> None:
+        if self.prober is not None:
+            self.prober.stop()
+            self.prober = None
+        for task in (self.hook, self.killing):
+            if task is not None and task is not asyncio.current_task():
+                task.cancel()
+        self.hook = self.killing = None
+
+    def begin(self, instance: Instance, uid: str) -> None:
+        """A new instance runs, or has already ended."""
+        view = self.view
+        if view.ended is not None:
+            view.last, view.ended = view.ended, None
+        self.instance = instance
+        self.resized = False
+        self.noted = False
+        self.ended = asyncio.Event()
+        view.waiting = None
+        view.restarts = self.attempt
+        view.id = container_id(uid, self.spec.name, self.attempt)
+        view.running_since = instance.started
+        view.started = self.spec.startup_probe is None
+        view.ready = self.spec.readiness_probe is None and view.started
+        if instance.exit is not None:
+            self.ended.set()
+
+    def note_end(self, pod: core.Pod, host: Host) -> Ended | None:
+        """Takes the end of the instance into the view, once; plans the next start.  None when there is nothing new."""
+        instance = self.instance
+        if self.noted or instance is None or instance.exit is None:
+            return None
+        self.noted = True
+        self.forget_tasks()
+        host.clock.leave(instance.slot)
+        end = ended(pod, self.spec, instance)
+        if (
+            end.code == UNKNOWN_EXIT
+            and host.groups is not None
+            and host.groups.out_of_memory(pod.metadata.uid, self.spec.name, instance.slot.attempt)
+        ):
+            end.reason = "OOMKilled"
+        if host.groups is not None:
+            host.groups.forget(pod.metadata.uid, self.spec.name, instance.slot.attempt)
+        view = self.view
+        view.running_since = None
+        view.ended = end
+        view.ready = view.started = False
+        if end.finished - end.started > FORGIVEN_AFTER:
+            self.failures = 0
+        self.failures += 1
+        if self.again(pod.spec.restart_policy, end.code):
+            self.start_at = end.finished + back_off(self.failures)
+        return end
+
+
+def ended(pod: core.Pod, spec: core.Container, instance: Instance) -> Ended:
+    """The end of an instance, with the container's last words: fewer of them in a pod of many containers."""
+    assert instance.exit is not None
+    slot = instance.slot
+    most = min(LONGEST_MESSAGE, LONGEST_MESSAGES // (len(pod.spec.containers) + len(pod.spec.init_containers) or 1))
+    message = instance.exit.message or termination_message(spec, slot, instance.exit.code, most)
+    return Ended(
+        instance.exit.code, instance.started, instance.exit.finished, container_id(pod.metadata.uid, slot.container, slot.attempt),
+        instance.exit.reason, message,
+    )  # fmt: skip
+
+
+def termination_message(spec: core.Container, slot: Slot, code: int, most: int = LONGEST_MESSAGE) -> str:
+    """What the container left in its termination file, or at the end of its log where it asked for that."""
+    try:
+        # Where the container has no view of its own it could have laid a link to somebody else's file here.
+        with os.fdopen(os.open(slot.directory / "message", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+            text = file.read(most).decode(errors="replace")
+    except OSError:
+        text = ""
+    if text or code == 0 or spec.termination_message_policy != "FallbackToLogsOnError":
+        return text
+    try:
+        tail = (interleaving if slot.split else logbook).last_words(slot, min(most, LOG_MESSAGE))
+    except OSError:
+        return ""
+    return "".join(tail.decode(errors="replace").splitlines(keepends=True)[-LOG_LINES:])
+
+
+def runs_of(pod: core.Pod) -> tuple[list[Run], list[Run]]:
+    """(init containers, main containers), nothing started yet."""
+
+    def make(spec: core.Container, init: bool) -> Run:
+        sidecar = init and spec.restart_policy == "Always"
+        first = ("PodInitializing", "") if pod.spec.init_containers else ("ContainerCreating", "")
+        return Run(
+            spec,
+            init,
+            View(
+                spec.name,
+                spec.image,
+                waiting=first,
+                sidecar=sidecar,
+                policy="" if sidecar else spec.restart_policy,
+                rules=spec.restart_policy_rules,
+                resources=spec.resources,
+                mounts=spec.volume_mounts,
+            ),
+        )
+
+    return [make(spec, True) for spec in pod.spec.init_containers], [make(spec, False) for spec in pod.spec.containers]
+
+
+def guest_of(spec: core.EphemeralContainer) -> Run:
+    """A container that came to a running pod for looking into it: it starts once, and the pod's end does not wait for it."""
+    whole = msgspec.convert(msgspec.to_builtins(spec), core.Container)
+    first = ("ContainerCreating", "")
+    return Run(whole, False, View(spec.name, spec.image, waiting=first, policy="Never", mounts=spec.volume_mounts))
+
+
+def identity(launch: Launch) -> tuple[int, int, list[int]]:
+    """Who the container's first process is, as the container sees it: (user, group, all groups)."""
+    mapped = "user" in launch.namespaces  # whoever we are, in there we are root
+    user = launch.user if launch.user is not None else 0 if mapped else os.geteuid()
+    group = launch.group if launch.group is not None else 0 if mapped else os.getegid()
+    inherited = os.getgroups() if launch.group is None and not mapped else ()
+    return user, group, sorted({group, *launch.groups, *inherited})
+
+
+def restore(run: Run, pod: core.Pod, directory: PodDirectory, host: Host, on_end: Callable[[Instance], None]) -> bool:
+    """Finds again what an agent before this one did for a container; False when it never did anything."""
+    slots = [slot for slot in directory.slots() if slot.container == run.spec.name]
+    uid = pod.metadata.uid
+    reported = next((s for s in [*pod.status.init_container_statuses, *pod.status.container_statuses] if s.name == run.spec.name), None)
+    if not slots:
+        return restore_lost(run, reported)
+    newest = slots[-1]
+    run.attempt = newest.attempt
+    run.failures = newest.attempt
+    for slot in slots[:-1]:
+        previous = host.runtime.adopt(slot, lambda _: None)
+        if previous is not None and previous.exit is not None:
+            run.view.ended = ended(pod, run.spec, previous)
+    run.view.restarts = run.attempt
+    run.view.image_id = image_id(run.spec.image)
+    instance = host.runtime.adopt(newest, on_end)
+    if instance is None:
+        return True  # written down, never started: the next start takes the same slot
+    launch = newest.launch()
+    run.view.user = identity(launch) if launch is not None else None
+    run.begin(instance, uid)
+    if instance.exit is None:
+        host.clock.follow(newest)
+        if reported is not None and reported.container_id == run.view.id:  # what its probes have found holds until they find otherwise
+            run.view.started = run.view.started or bool(reported.started)
+            run.view.ready = run.view.started and (run.spec.readiness_probe is None or reported.ready)
+    return True
+
+
+def restore_lost(run: Run, reported: core.ContainerStatus | None) -> bool:
+    """The container of a pod whose records are gone: what ran is lost, what had ended is believed."""
+    if reported is None or not (reported.container_id or reported.state.terminated):
+        return False
+    done = reported.state.terminated
+    now = time.time()
+    if done is not None:
+        run.view.ended = Ended(done.exit_code, now, now, done.container_id, done.reason, done.message)
+    else:
+        run.view.ended = Ended(
+            UNKNOWN_EXIT, now, now, reported.container_id, "ContainerStatusUnknown",
+            "The container could not be located when the pod was terminated",
+        )  # fmt: skip
+    run.view.id = reported.container_id
+    run.view.restarts = reported.restart_count
+    run.view.waiting = None
+    run.attempt = reported.restart_count
+    run.failures = 1
+    return True
+
+
+def message_file(slot: Slot) -> Path:
+    """The file behind terminationMessagePath, writable by whoever the container runs as."""
+    path = slot.directory / "message"
+    if not path.exists():
+        path.touch()
+        os.chmod(path, 0o666)
+    return path

@@ -1,0 +1,65 @@
+"""attach: what a running container writes from now on, and what is typed to it where it has an open standard input."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+from hekla.local.kubelet.records import Slot
+from hekla.local.kubelet.runtime.interleaved_logs import read
+from hekla.local.kubelet.runtime.logs import Clock, Options
+from hekla.local.kubelet.streaming import console
+from hekla.local.kubelet.streaming.execution import process_of
+from hekla.local.kubelet.streaming.remote import SUCCESS, ExecOptions, Terminal, failed
+from hekla.local.kubelet.streaming.wire import Lost
+
+log = logging.getLogger("agent.streams")
+
+
+async def attach(slot: Slot, wish: ExecOptions, terminal: Terminal, clock: Clock) -> None:
+    """Shows the container to a terminal until one of them ends."""
+    try:
+        await terminal.ready()
+        if not await process_of(slot):
+            await terminal.finish(failed(f'container not found ("{slot.container}")'))
+            return
+        held = await console.connect(slot)
+        if held is not None and held.tty:
+            await held.carry(terminal, wish.stdin)
+            await terminal.finish(SUCCESS)
+            return
+        # Tasks begin in this order, so the ends of the logs are known before anything is typed that the container may answer at once.
+        tasks = [asyncio.create_task(each) for each in views(slot, wish, terminal, clock)]
+        shown = asyncio.gather(*tasks)
+        if held is not None and wish.stdin:
+            tasks.append(asyncio.create_task(held.type(terminal)))
+        try:
+            await shown
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if held is not None:
+                held.close()
+        await terminal.finish(SUCCESS)
+    except Lost:
+        log.debug("%s: the client of an attach has gone", slot.directory)
+
+
+def views(slot: Slot, wish: ExecOptions, terminal: Terminal, clock: Clock) -> list[Coroutine[Any, Any, None]]:
+    """What shows each wanted log from its end on; where both streams share one file (decision 0052) it is shown as standard output."""
+
+    def running() -> bool:
+        claim = slot.claim()
+        return slot.exit() is None and claim is not None and claim.alive()
+
+    async def show(role: str, stream: str) -> None:
+        async for data in read(slot, Options(follow=True, tail=0, stream=stream), clock, running):
+            await terminal.write(role, data)
+
+    roles = [role for role, wanted in (("stdout", wish.stdout), ("stderr", wish.stderr)) if wanted]
+    if slot.split:
+        return [show(role, role.capitalize()) for role in roles]
+    return [show(role, "All") for role in roles[:1]]

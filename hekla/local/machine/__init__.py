@@ -1,0 +1,1 @@
+"""What the programs of local clusters on one machine share: files, processes, certificates, and what pods may not see."""

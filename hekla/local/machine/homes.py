@@ -1,0 +1,114 @@
+"""Where the clusters of this machine's users keep what no pod may see, whichever cluster the pod is of.
+
+Every daemon that has a directory of keys or data writes it down when it starts, in one file for each user that no variable of the
+environment moves: `.places` in ~/.local/state/hekla, the home being the one of the user's account.  A cluster that is brought up with
+another XDG_STATE_HOME, an API server with a directory of its own: agents read of them there.  What has gone is forgotten.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import pwd
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+log = logging.getLogger("hekla")
+
+PLACES = ".places"
+
+
+def usual_home(account: pwd.struct_passwd) -> Path:
+    """Where the clusters of a user are if nothing else is said."""
+    return Path(account.pw_dir) / ".local" / "state" / "hekla"
+
+
+def accounts() -> list[pwd.struct_passwd]:
+    """The users whose clusters this process could reach: all for root, else its own."""
+    try:
+        if os.geteuid() == 0:
+            return [account for account in pwd.getpwall() if account.pw_dir.startswith("/") and len(account.pw_dir) > 1]
+        return [pwd.getpwuid(os.geteuid())]
+    except (KeyError, OSError):  # a user without an account
+        return []
+
+
+def remember(paths: Iterable[Path]) -> None:
+    """Writes down what is to be hidden from pods from now on.  Where that cannot be written, the log says so."""
+    wanted = [os.path.realpath(path) for path in paths]
+    own = [account for account in accounts() if account.pw_uid == os.geteuid()][:1]
+    try:
+        for account in own:
+            home = usual_home(account)
+            home.mkdir(parents=True, exist_ok=True, mode=0o700)
+            descriptor = os.open(home / PLACES, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "r+") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                known = file.read().splitlines()
+                kept = list(dict.fromkeys([*(path for path in known if os.path.lexists(path)), *wanted]))
+                if kept != known:
+                    file.seek(0)
+                    file.truncate()
+                    file.write("".join(f"{path}\n" for path in kept))
+    except OSError as error:
+        log.warning("pods of other clusters are not kept from %s: %s", ", ".join(wanted), error)
+
+
+class Homes:
+    """What is known of all clusters, read again when it has changed."""
+
+    def __init__(self) -> None:
+        self._usual = sorted({os.path.realpath(usual_home(account)) for account in accounts()})
+        self._read: dict[str, tuple[int, list[str]]] = {}
+
+    def paths(self) -> list[str]:
+        """The directories and files that there are; outer ones alone, and none in which more lies than a cluster."""
+        found = {*self._usual, *(path for home in self._usual for path in self._places(home))}
+        kept: list[str] = []
+        for path in sorted(narrowed(found)):
+            if os.path.lexists(path) and not any(path.startswith(f"{other}/") for other in kept):
+                kept.append(path)
+        return kept
+
+    def _places(self, home: str) -> list[str]:
+        file = os.path.join(home, PLACES)
+        try:
+            changed = os.stat(file).st_mtime_ns
+            known = self._read.get(file)
+            if known is None or known[0] != changed:
+                with open(file) as opened:
+                    known = self._read[file] = (changed, [line for line in opened.read().splitlines() if line.startswith("/")])
+        except (OSError, UnicodeDecodeError):
+            return []
+        return known[1]
+
+
+def narrowed(paths: Iterable[str]) -> set[str]:
+    """The paths; of a directory in which other things lie too (a home, the programs, temporary files) only what is a cluster's."""
+    wide = {os.path.realpath(path) for path in ("/", tempfile.gettempdir(), "/tmp", sys.prefix, sys.base_prefix, Path(__file__).parents[2])}
+    wide |= {os.path.realpath(account.pw_dir) for account in accounts()}
+    found: set[str] = set()
+    for path in paths:
+        if any(other == path or other.startswith(path.rstrip("/") + "/") for other in wide):
+            found |= {os.path.join(path, name) for name in ("pki", "state.db", "kubeconfig", "internal.kubeconfig")}
+        else:
+            found.add(path)
+    return found
+
+
+def programs() -> list[str]:
+    """What the daemons themselves run from: our package, the Python of it and its packages.  A pod that writes there writes the daemons."""
+    import sysconfig
+
+    here = sysconfig.get_paths()
+    found = {here["stdlib"], here["platstdlib"], here["purelib"], here["platlib"], str(Path(__file__).parents[2]), sys.executable}
+    if sys.prefix != sys.base_prefix:
+        found.add(sys.prefix)
+    else:
+        found |= {path for name in ("hekla", "vcctl") if os.path.isfile(path := os.path.join(here["scripts"], name))}
+    found |= {path for path in sys.path[1:] if "packages" in os.path.basename(path) and os.path.isdir(path)}
+    real = sorted({os.path.realpath(path) for path in found if os.path.exists(path)})
+    return [path for path in real if not any(path.startswith(f"{other}/") for other in real)]

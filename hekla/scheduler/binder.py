@@ -1,0 +1,427 @@
+"""Carries the engine's decisions to the API server, many at once, while the next cycle computes.
+
+What the server refuses flows back into the state: a pod whose bind failed is pending again.  After a connection that broke in
+the middle of a bind nobody knows whether it was done, so the pod is read: the truth is on the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, NamedTuple
+
+from prometheus_client import Histogram
+
+from hekla.api import nodeinfo, scheduling, shard, topology
+from hekla.api.kubernetes import claims, core, policy, priority, resource, storage
+from hekla.api.names import WAITING
+from hekla.engine.model.decisions import Bind, Decisions, Event, Evict, PodCondition, QueueStatus, ShardStatus
+from hekla.engine.model.state import State
+from hekla.engine.model.tasks import Status
+from hekla.kube.client import Client
+from hekla.kube.errors import ApiError, Conflict, NotFound
+from hekla.kube.events import Recorder, Severity
+from hekla.kube.http.client import TransportError
+from hekla.kube.status_writer import StatusWriter
+from hekla.scheduler.claims import ClaimBinder, ClaimError
+from hekla.scheduler.devices import LockError, lock_node, lock_of, unlock_node
+from hekla.scheduler.informers import LeftOut
+from hekla.scheduler.metrics import BIND_CALL, BOUND, FAILED_BINDS, PRE_BIND, PRE_BOUND
+from hekla.scheduler.podgroup_statuses import GroupStatuses, now
+from hekla.scheduler.volumes import VolumeBinder, VolumeError
+
+log = logging.getLogger(__name__)
+
+Tree = dict[str, Any]
+FAILED = "FailedScheduling"
+COMPLAINTS = ("Unschedulable", WAITING)
+NOT_PLACED = ("", "Pending", "Inqueue", "Unknown")
+"""Phases of groups that are not where they want to be."""
+LOST = (ApiError, TransportError)
+
+STANDS = 0.3
+"""Seconds for which a reason to wait must stand before it is written on the pod.  While a gang's pods are being made the reason
+changes with each of them; writing every one cost five writes a pod, more than all the rest of its way."""
+QUEUES_GATHERED = 1.0
+"""Seconds for which what a queue holds is gathered."""
+LONGEST_HELD = 3.0
+"""Seconds after which a reason is written even if it keeps changing; and for which it must stand where the server is busy."""
+LONGEST_SILENCE = 10.0
+"""Seconds after which pods and groups are told why they wait, however busy the server is."""
+
+
+def split(key: str) -> tuple[str, str]:
+    namespace, _, name = key.rpartition("/")
+    return namespace, name
+
+
+class Held(NamedTuple):
+    """A condition that waits to be written, and the event that tells of it."""
+
+    condition: PodCondition
+    event: Event | None
+    since: float
+    """When the pod's first unwritten condition came (loop time)."""
+    changed: float
+
+
+class Complaint(NamedTuple):
+    """What a group that waits would be told, the newest text, and when the first came (loop time)."""
+
+    event: Event
+    since: float
+
+
+class Binder:
+    """Writes decisions; `state_changed` is called when something came back that the next cycle must know."""
+
+    def __init__(self, client: Client, state: State, recorder: Recorder, scheduler_name: str, state_changed: Callable[[], None],
+                 *, batch: bool = True, seen: Callable[[str], str] = lambda group: "") -> None:  # fmt: skip
+        self.client = client
+        self.state = state
+        self.recorder = recorder
+        self.scheduler_name = scheduler_name
+        self.state_changed = state_changed
+        self.batch = batch
+        """Whether queues are this scheduler's to write."""
+        self.volumes = VolumeBinder(client, state)
+        self.claims = ClaimBinder(client)
+        self.locks: frozenset[str] = frozenset()
+        """Locks that are put on a node before a pod with cards is bound to it."""
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.writing: dict[str, asyncio.Task[None]] = {}
+        """The write in flight for a PodGroup, pod condition or queue; a newer one for the same object waits for it."""
+        self.lane = StatusWriter(self.launch)
+        self.groups = GroupStatuses(client, state, self.in_turn, self.lane, seen)
+        self.complaints: dict[tuple[str, str], Complaint] = {}
+        """Events about groups that wait, until it is clear that they go on waiting."""
+        self.queues: dict[str, QueueStatus] = {}
+        """The newest of what queues hold that waits to be written."""
+        self.waiting: dict[str, Held] = {}
+        """Conditions that have not stood long enough to be written, with the event that tells of each."""
+
+    def carry(self, decisions: Decisions) -> None:
+        """Starts everything that was decided; returns at once."""
+        for group in decisions.pod_groups:
+            self.groups.begins(group, decisions.explanations.get(group.key))
+        for bind in decisions.binds:
+            self.launch(self.bind(bind))
+        for eviction in decisions.evictions:
+            self.launch(self.evict(eviction))
+        told = {event.key: event for event in decisions.events if event.reason == FAILED}
+        for condition in decisions.conditions:
+            self.hold(condition, told.get(condition.pod))
+        for queue in decisions.queues if self.batch else ():
+            self.hold_queue(queue)
+        for said in decisions.shards:
+            self.in_turn(f"shard {said.name}", self.write_shard(said))
+        for pod in decisions.gates:
+            self.launch(self.lift_gate(pod))
+        for freed in decisions.freed:
+            self.launch(self.claims.free(freed.claim, freed.uid))
+        for event in decisions.events:
+            if event.kind == "PodGroup" and event.reason in COMPLAINTS and event.type == "Warning":
+                self.hold_complaint(event)
+            elif event.reason != FAILED:
+                self.record(event)
+
+    def launch(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    def in_turn(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Two writes of one object arrive in the order in which they were decided."""
+        before = self.writing.get(name)
+
+        async def follow() -> None:
+            if before is not None:
+                await asyncio.wait([before])
+            await work
+
+        task = asyncio.ensure_future(follow())
+        self.writing[name] = task
+        self.tasks.add(task)
+
+        def done(finished: asyncio.Task[None]) -> None:
+            self.tasks.discard(finished)
+            if self.writing.get(name) is finished:
+                del self.writing[name]
+
+        task.add_done_callback(done)
+        return task
+
+    async def settle(self) -> None:
+        """Waits until everything in flight has been answered."""
+        while self.tasks:
+            await asyncio.wait(self.tasks)
+
+    # binds
+
+    async def bind(self, bind: Bind) -> None:
+        namespace, name = split(bind.pod)
+        metadata: Tree = {"name": name, "namespace": namespace, "uid": bind.uid}
+        if bind.annotations:
+            metadata["annotations"] = bind.annotations
+        target = {"apiVersion": "v1", "kind": "Node", "name": bind.node}
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+        locked = ""
+        began = time.perf_counter()
+        complaint = self.writing.get(f"pod {bind.pod}")
+        if complaint is not None:
+            await asyncio.wait((complaint,))  # Why it waited must not arrive after it does so no more.
+        try:
+            if bind.volumes:
+                await self.volumes.bind(bind.volumes, bind.node)
+            if bind.claims:
+                await self.claims.bind(bind.claims, bind.pod, bind.uid)
+            if bind.implied:
+                await self.claims.make(bind.implied, bind.pod, bind.uid)
+            if self.locks and (lock := lock_of(bind.annotations, self.locks)):
+                await lock_node(self.client, bind.node, lock)
+                locked = lock
+            sent = time.perf_counter()
+            PRE_BIND.observe(1000 * (sent - began))
+            self.observe(PRE_BOUND, bind)
+            await self.client.post(core.POD, name, namespace, "binding", body)
+            BIND_CALL.observe(1000 * (time.perf_counter() - sent))
+            self.observe(BOUND, bind)
+        except (VolumeError, ClaimError, LockError) as error:
+            if bind.claims and isinstance(error, LockError):
+                await self.claims.give_back(bind.claims, bind.uid)
+            await self.claims.unmake(bind.uid)
+            self.refuse(bind, error)
+            return
+        except LOST as error:
+            if not await self.was_bound(bind, error):
+                if bind.claims:
+                    await self.claims.give_back(bind.claims, bind.uid)
+                await self.claims.unmake(bind.uid)
+                if locked:
+                    await self.attempt(bind.node, unlock_node(self.client, bind.node, locked))
+                self.refuse(bind, error)
+                return
+        self.claims.made.pop(bind.uid, None)
+        self.recorder.event(reference("Pod", bind.pod, bind.uid), "Normal", "Scheduled", f"Successfully assigned {bind.pod} to {bind.node}")
+
+    def observe(self, stage: Histogram, bind: Bind) -> None:
+        """A pod has come to a stage of its scheduling."""
+        task = self.state.tasks.get(bind.pod)
+        if task is not None:
+            stage.observe(max(0.0, 1000 * (time.time() - task.creation)))
+
+    async def was_bound(self, bind: Bind, error: Exception) -> bool:
+        """Whether a bind that was not answered, or was refused as done already, stands on the server."""
+        if isinstance(error, ApiError) and not isinstance(error, Conflict) and error.code < 500:
+            return False
+        namespace, name = split(bind.pod)
+        while True:
+            try:
+                pod = await self.client.get(core.POD.untyped, name, namespace)
+            except NotFound:
+                return False
+            except LOST:
+                await asyncio.sleep(0.2)
+                continue
+            return bool(pod["metadata"].get("uid") == bind.uid and pod["spec"].get("nodeName") == bind.node)
+
+    def refuse(self, bind: Bind, error: Exception) -> None:
+        """Rolls back what was assumed, and says so on the pod."""
+        FAILED_BINDS.inc()
+        if isinstance(error, NotFound):
+            self.state.bind_failed(bind.pod)
+            self.state_changed()
+            return  # the pod has gone; its event is on the way
+        self.state.bind_failed(bind.pod, time.time())
+        self.state_changed()
+        message = f"failed to bind to node {bind.node}: {error}"
+        log.warning("%s: %s", bind.pod, message)
+        self.recorder.event(reference("Pod", bind.pod, bind.uid), "Warning", FAILED, message)
+        self.in_turn(f"pod {bind.pod}", self.write_condition(PodCondition(bind.pod, bind.uid, "SchedulerError", message, "")))
+
+    def hold(self, condition: PodCondition, event: Event | None) -> None:
+        """Keeps a condition until it has stood for a while; a newer one for the same pod takes its place."""
+        loop = asyncio.get_running_loop()
+        if not self.waiting:
+            loop.call_later(STANDS, self.write_waiting)
+        before = self.waiting.get(condition.pod)
+        self.waiting[condition.pod] = Held(condition, event, before.since if before else loop.time(), loop.time())
+
+    def hold_complaint(self, event: Event) -> None:
+        """Tells why a group waits once that has stood for a while: most groups wait for nothing but their pods, and not for long."""
+        loop = asyncio.get_running_loop()
+        if not self.complaints:
+            loop.call_later(STANDS, self.tell_complaints)
+        before = self.complaints.get((event.key, event.reason))
+        self.complaints[event.key, event.reason] = Complaint(event, before.since if before else loop.time())
+
+    def tell_complaints(self) -> None:
+        """Tells what has stood for long enough and is still true."""
+        loop = asyncio.get_running_loop()
+        stands = self.client.pace.gather(STANDS, LONGEST_SILENCE)
+        for held, (event, since) in list(self.complaints.items()):
+            if not self.waits(event):
+                del self.complaints[held]
+            elif loop.time() - since >= stands:
+                del self.complaints[held]
+                self.record(event)
+        if self.complaints:
+            loop.call_later(STANDS / 2, self.tell_complaints)
+
+    def waits(self, complaint: Event) -> bool:
+        """Whether a group has no place yet; why pods of one that runs have none, only the explanation says."""
+        job = self.state.jobs.get(complaint.key)
+        explains = complaint.reason == WAITING
+        return job is not None and (job.phase in NOT_PLACED or (explains and bool(job.counts.statuses[Status.PENDING])))
+
+    def hold_queue(self, queue: QueueStatus) -> None:
+        """Writes what a queue holds once in a while: it changes with every pod, and nobody waits for it."""
+        if not self.queues:
+            asyncio.get_running_loop().call_later(QUEUES_GATHERED, self.write_queues)
+        before = self.queues.get(queue.name)
+        gone = set(queue.gone) | set(before.gone if before is not None else ())
+        self.queues[queue.name] = QueueStatus(queue.name, queue.allocated, sorted(gone - queue.allocated.keys()))
+
+    def write_queues(self) -> None:
+        waiting, self.queues = self.queues, {}
+        for name, queue in waiting.items():
+            self.in_turn(f"queue {name}", self.write_queue(queue))
+
+    def write_waiting(self) -> None:
+        """Writes the conditions that have stood long enough, of the pods that are still pending."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        pace = self.client.pace
+        stands, longest = pace.gather(STANDS, LONGEST_HELD), pace.gather(LONGEST_HELD, LONGEST_SILENCE)
+        for pod, held in list(self.waiting.items()):
+            if not self.is_pending(pod):
+                del self.waiting[pod]
+            elif now - held.changed >= stands or now - held.since >= longest:
+                del self.waiting[pod]
+                self.lane.put(f"pod {pod}", partial(self.begin_condition, held))
+        if self.waiting:
+            loop.call_later(STANDS / 2, self.write_waiting)
+
+    def is_pending(self, pod: str) -> bool:
+        task = self.state.tasks.get(pod)
+        return task is not None and task.status is Status.PENDING
+
+    def begin_condition(self, held: Held) -> asyncio.Task[None] | None:
+        """Starts the write of a condition whose turn has come, if its pod still waits."""
+        pod = held.condition.pod
+        if not self.is_pending(pod):
+            return None
+        if held.event is not None:
+            self.record(held.event)
+        return self.in_turn(f"pod {pod}", self.write_condition(held.condition))
+
+    # evictions
+
+    async def evict(self, evict: Evict) -> None:
+        """Says why on the pod and its group, then deletes the pod."""
+        namespace, name = split(evict.pod)
+        message = f"Pod is evicted, because of {evict.text}"
+        if evict.job != evict.pod:
+            self.recorder.event(reference("PodGroup", evict.job, ""), "Normal", "Evict", evict.text)
+        self.recorder.event(reference("Pod", evict.pod, evict.uid), "Warning", "Evict", message)
+        conditions = [
+            {"type": "Ready", "status": "False", "reason": "Evict", "message": message, "lastTransitionTime": now()},
+            {
+                "type": "DisruptionTarget",
+                "status": "True",
+                "reason": "PreemptionByScheduler",
+                "lastTransitionTime": now(),
+                "message": f"{self.scheduler_name}: preempting to accommodate a higher priority pod",
+            },
+        ]
+        try:
+            patch = {"metadata": {"uid": evict.uid}, "status": {"conditions": conditions}}
+            await self.client.patch(core.POD, name, patch, namespace, type="strategic", subresource="status")
+            await self.client.delete(core.POD, name, namespace, uid=evict.uid)
+        except (NotFound, Conflict):
+            return  # it has gone, or another pod has its name
+        except LOST as error:
+            log.warning("%s could not be evicted: %s", evict.pod, error)
+            self.state.evict_failed(evict.pod)
+            self.state_changed()
+
+    # what users see
+
+    async def write_condition(self, condition: PodCondition) -> None:
+        namespace, name = split(condition.pod)
+        entry = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": condition.reason,
+            "message": condition.message,
+            "lastProbeTime": None,
+            "lastTransitionTime": now(),
+        }
+        status: Tree = {"conditions": [entry]}
+        if condition.nominated_node:
+            status["nominatedNodeName"] = condition.nominated_node
+        patch = {"metadata": {"uid": condition.uid}, "status": status}
+        work = self.client.patch(core.POD, name, patch, namespace, type="strategic", subresource="status")
+        if not await self.attempt(condition.pod, work):
+            self.state.condition_failed(condition.pod)
+
+    async def write_queue(self, queue: QueueStatus) -> None:
+        # A merge patch leaves keys that are not named: what is no longer held must be taken out by name.
+        patch = {"status": {"allocated": {**dict.fromkeys(queue.gone), **queue.allocated}}}
+        await self.attempt(queue.name, self.client.patch(scheduling.QUEUE, queue.name, patch, subresource="status"))
+
+    async def write_shard(self, said: ShardStatus) -> None:
+        status = {
+            "nodesInUse": said.in_use, "nodesToAdd": said.to_add, "nodesToRemove": said.to_remove, "lastUpdateTime": now(),
+        }  # fmt: skip
+        patch = {"metadata": {"uid": said.uid}, "status": status}
+        await self.attempt(said.name, self.client.patch(shard.NODE_SHARD, said.name, patch, subresource="status"))
+
+    async def attempt(self, key: str, write: Coroutine[Any, Any, Any]) -> bool:
+        """False when a status could not be written, which is no reason to stop; that its object has gone is as good as done."""
+        try:
+            await write
+        except (NotFound, Conflict):
+            return True
+        except LOST as error:
+            log.warning("status of %s: %s", key, error)
+            return False
+        return True
+
+    async def lift_gate(self, pod: str) -> None:
+        """Takes the queue gate off a pod that its queue now has room for."""
+        namespace, name = split(pod)
+        patch = {"spec": {"schedulingGates": [{"name": "scheduling.volcano.sh/queue-allocation-gate", "$patch": "delete"}]}}
+        await self.attempt(pod, self.client.patch(core.POD, name, patch, namespace, type="strategic"))
+
+    def tell_left_out(self, refused: LeftOut) -> None:
+        """Says on an object that it cannot be understood, and why."""
+        self.recorder.event(
+            reference(refused.kind, refused.key, refused.uid), "Warning", "Rejected", f"left out by the scheduler: {refused.reason}"
+        )
+
+    def record(self, event: Event) -> None:
+        severity: Severity = "Warning" if event.type == "Warning" else "Normal"
+        self.recorder.event(reference(event.kind, event.key, event.uid), severity, event.reason, event.message)
+
+
+API_VERSIONS = {
+    kind.kind: kind.api_version
+    for kind in (
+        core.POD, core.NODE, core.NAMESPACE, core.CONFIG_MAP, core.RESOURCE_QUOTA, claims.PERSISTENT_VOLUME, claims.PERSISTENT_VOLUME_CLAIM,
+        topology.HYPER_NODE, shard.NODE_SHARD, nodeinfo.NUMATOPOLOGY, policy.POD_DISRUPTION_BUDGET, priority.PRIORITY_CLASS,
+        resource.RESOURCE_CLAIM, resource.RESOURCE_SLICE, resource.DEVICE_CLASS, resource.DEVICE_TAINT_RULE,
+        storage.STORAGE_CLASS, storage.CSI_NODE, storage.CSI_DRIVER, storage.CSI_STORAGE_CAPACITY,
+    )
+}  # fmt: skip
+"""Of the kinds that are told something, where it is not that of PodGroups and Queues."""
+
+
+def reference(kind: str, key: str, uid: str) -> Tree:
+    """An object as events refer to it."""
+    namespace, name = split(key)
+    version = API_VERSIONS.get(kind, scheduling.POD_GROUP.api_version)
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": namespace, "uid": uid}}

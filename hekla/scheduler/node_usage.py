@@ -1,0 +1,200 @@
+"""Brings what nodes really use into the state, from the monitoring system that the policy's section `metrics` names.
+
+Every interval all nodes are asked about and what came is written down, with the time that it is from; the plugins `usage` and
+`rescheduling` leave out what is older than five minutes.  Reference: plugins-placement 11.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+import math
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from hekla.api.text import quantity
+from hekla.api.text.times import instant
+from hekla.engine.model.state import State
+from hekla.engine.plugins.placement.usage import PERIOD, interval
+from hekla.kube.client import Client
+from hekla.kube.errors import ApiError
+from hekla.kube.http.client import TransportError
+
+log = logging.getLogger(__name__)
+
+PROMETHEUS, ADAPTOR, ELASTICSEARCH = "prometheus", "prometheus_adaptor", "elasticsearch"
+ROUND = 60.0
+"""Seconds that one round may take."""
+AT_ONCE = 8
+LARGEST = 1 << 20
+"""Bytes of one answer."""
+CUSTOM_METRICS = "/apis/custom.metrics.k8s.io/v1beta2"
+FAILURES = (OSError, ValueError, TypeError, KeyError, AttributeError, ApiError, TransportError)
+
+
+class Load(NamedTuple):
+    """Percent of cpu and memory over ten minutes, and when that was measured."""
+
+    cpu: float
+    memory: float
+    at: float
+
+
+def cpu_query(node: str) -> str:
+    idle = f'rate(node_cpu_seconds_total{{mode="idle",instance="{node}"}}[5m])'
+    return f"avg_over_time(clamp_min(100 - (avg by (instance) ({idle}) * 100), 0)[10m:30s])"
+
+
+def memory_query(node: str) -> str:
+    free, whole = (f'node_memory_{name}_bytes{{instance="{node}"}}' for name in ("MemAvailable", "MemTotal"))
+    return f"100*avg_over_time(((1-{free}/{whole}))[10m:30s])"
+
+
+class LoadCollector:
+    """Runs beside the cycles; `settings` is asked each round, because the policy may change."""
+
+    def __init__(self, client: Client, state: State, settings: Callable[[], Mapping[str, str]], changed: Callable[[], None]) -> None:
+        self.client = client
+        self.state = state
+        self.settings = settings
+        self.changed = changed
+        self.complained = ""
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            settings = self.settings()
+            if settings.get("type"):
+                try:
+                    async with asyncio.timeout(ROUND):
+                        self.take(await self.ask(settings))
+                    self.complained = ""
+                except (*FAILURES, TimeoutError) as error:
+                    self.complain(f"the load of nodes cannot be had from {settings.get('type')}: {error or 'it takes too long'}")
+            await asyncio.sleep(interval(settings))
+
+    def complain(self, text: str) -> None:
+        if text != self.complained:
+            log.error("%s", text)
+            self.complained = text
+
+    def take(self, found: Mapping[str, Load]) -> None:
+        """Writes down what was measured."""
+        for node, load in found.items():
+            self.state.upsert_other("NodeUsage", {
+                "metadata": {"name": node}, "time": load.at,
+                "cpu_usage_avg_percent": {PERIOD: load.cpu}, "memory_usage_avg_percent": {PERIOD: load.memory},
+            })  # fmt: skip
+        if found:
+            self.changed()
+
+    def nodes(self) -> list[str]:
+        table = self.state.nodes
+        return [name for name, row in table.rows.items() if table.ready[row]]
+
+    async def ask(self, settings: Mapping[str, str]) -> dict[str, Load]:
+        """One round.  Raises one of FAILURES where nothing of it counts."""
+        kind = settings["type"]
+        if kind == PROMETHEUS:
+            return await self.each(lambda node: self.prometheus(settings, node))
+        if kind == ELASTICSEARCH:
+            return await self.each(lambda node: self.elasticsearch(settings, node))
+        if kind == ADAPTOR:
+            return await self.adaptor()
+        raise ValueError(f"type {kind!r}: {PROMETHEUS}, {ADAPTOR} or {ELASTICSEARCH}")
+
+    async def each(self, ask: Callable[[str], Load]) -> dict[str, Load]:
+        """Asks about every node, some at a time."""
+        turns = asyncio.Semaphore(AT_ONCE)
+
+        async def one(node: str) -> tuple[str, Load]:
+            async with turns:
+                return node, await asyncio.to_thread(ask, node)
+
+        return dict(await asyncio.gather(*(one(node) for node in self.nodes())))
+
+    # --- where it comes from -------------------------------------------------------------------------------------------------
+
+    def prometheus(self, settings: Mapping[str, str], node: str) -> Load:
+        """A question that fails or finds nothing counts as no load, as upstream."""
+        values = []
+        for query in (cpu_query(node), memory_query(node)):
+            try:
+                answer = fetch(f"{_address(settings)}/api/v1/query?{urlencode({'query': query})}", settings)
+                found = answer["data"]["result"] if answer["data"].get("resultType", "vector") == "vector" else []
+                values.append(_sound(float(found[0]["value"][1])) if found else 0.0)
+            except FAILURES as error:
+                self.complain(f"prometheus does not say what {node} uses: {error}")
+                values.append(0.0)
+        return Load(values[0], values[1], time.time())
+
+    async def adaptor(self) -> dict[str, Load]:
+        """What the custom metrics API says; nodes that it does not name keep what they had."""
+        seen: dict[str, dict[str, tuple[float, float]]] = {}
+        for metric in ("node_cpu_usage_avg", "node_memory_usage_avg"):
+            answer = await self.client.request("GET", f"{CUSTOM_METRICS}/nodes/*/{metric}")
+            for item in json.loads(answer.body).get("items") or ():
+                name = item["describedObject"]["name"]
+                if name not in self.state.nodes.rows:
+                    log.warning("the load of node %s is measured, but there is no such node", name)
+                    continue
+                value = quantity.milli(item["value"]) / 10.0  # thousandths of one to percent
+                seen.setdefault(name, {})[metric] = value, instant(item["timestamp"])
+        return {
+            name: Load(both.get("node_cpu_usage_avg", (0.0, 0.0))[0], both.get("node_memory_usage_avg", (0.0, 0.0))[0],
+                       max(at for _, at in both.values()))
+            for name, both in seen.items()
+        }  # fmt: skip
+
+    def elasticsearch(self, settings: Mapping[str, str], node: str) -> Load:
+        body = {
+            "size": 0,
+            "query": {"bool": {"must": [
+                {"range": {"@timestamp": {"gte": "now-10m", "lt": "now"}}},
+                {"term": {settings.get("elasticsearch.hostnameFieldName") or "host.hostname": node}},
+            ]}},
+            "aggs": {
+                "cpu": {"avg": {"field": "host.cpu.usage"}}, "mem": {"avg": {"field": "system.memory.actual.used.pct"}},
+            },
+        }  # fmt: skip
+        index = settings.get("elasticsearch.index") or "metricbeat-*"
+        found = fetch(f"{_address(settings)}/{index}/_search", settings, body).get("aggregations") or {}
+        cpu, memory = (100.0 * float((found.get(name) or {}).get("value") or 0.0) for name in ("cpu", "mem"))
+        return Load(cpu, memory, time.time())
+
+
+def _address(settings: Mapping[str, str]) -> str:
+    return settings.get("address", "").rstrip("/")
+
+
+def _sound(value: float) -> float:
+    return value if math.isfinite(value) else 0.0
+
+
+def fetch(url: str, settings: Mapping[str, str], body: Any = None) -> Any:
+    """Asks and waits.  Raises OSError, and ValueError for an answer that is no JSON or too large."""
+    from urllib.request import Request, urlopen
+
+    if not url.startswith(("http://", "https://")):
+        raise ValueError(f"address {settings.get('address', '')!r} begins with neither http:// nor https://")
+    headers = {"Content-Type": "application/json"}
+    user = settings.get("elasticsearch.username", "")
+    if user:
+        secret = base64.b64encode(f"{user}:{settings.get('elasticsearch.password', '')}".encode()).decode()
+        headers["Authorization"] = f"Basic {secret}"
+    context = None
+    if url.startswith("https://"):
+        context = ssl.create_default_context()
+        if settings.get("tls.insecureSkipVerify") == "true":
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    request = Request(url, data=None if body is None else json.dumps(body).encode(), headers=headers)
+    with urlopen(request, timeout=ROUND, context=context) as response:
+        answer = response.read(LARGEST + 1)
+    if len(answer) > LARGEST:
+        raise ValueError(f"the answer of {url.partition('?')[0]} is larger than {LARGEST} bytes")
+    return json.loads(answer)

@@ -1,0 +1,236 @@
+"""A recording of a scheduler: everything that went into its cycles, and what came out.
+
+The engine is a function of what its state was fed, the policy and the clock.  So a tape holds just these, in order: each object that
+came or went, each bind that failed, the policy with the plugin files that it was read with, and a cycle's time and decisions.  Run
+again, in any process, they give the same decisions byte for byte; where they do not, either the code or the policy is another.
+
+Frames are msgpack with their length before them, in one zlib stream a file, flushed after each cycle: of a process that was killed at
+most the last cycle is missing.  Files are numbered; a new process begins a new file with a header.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hekla import __version__
+from hekla.engine.model.decisions import Decisions
+from hekla.engine.model.reading import key_of, tree_of_object
+from hekla.engine.model.state import State
+from hekla.scheduler.policy_file import PolicyFile
+
+log = logging.getLogger(__name__)
+
+FORMAT = 1
+SUFFIX = ".tape"
+PART = 64 << 20
+"""Bytes of a file after which the next one is begun."""
+LIMIT = 1 << 30
+"""Bytes after which recording stops: a tape is of use only from its beginning, so old files cannot make room for new ones."""
+
+_KINDS = ("pod", "node", "pod_group", "queue", "priority_class")
+FEEDS = (*(f"{verb}_{kind}" for verb in ("upsert", "remove") for kind in _KINDS), "upsert_namespace")
+OTHERS = ("upsert_other", "remove_other")
+OUTCOMES = ("bind_failed", "evict_failed", "condition_failed")
+
+
+Ask = Callable[[str, Mapping[str, Any], float], Any]
+
+
+class TapeError(Exception):
+    """A recording cannot be read; the text says where."""
+
+
+def encoded(decisions: Decisions) -> bytes:
+    """Decisions as the bytes that are compared."""
+    return msgspec.msgpack.encode(decisions, enc_hook=_number)
+
+
+def _number(value: Any) -> Any:
+    return value.item()
+
+
+class Recording:
+    """Writes frames.  A disk that is full ends the recording, never the scheduling."""
+
+    def __init__(self, directory: Path, limit: int = LIMIT) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.directory = directory
+        self.limit = limit
+        self.written = sum(path.stat().st_size for path in directory.glob("*" + SUFFIX))
+        self.running = True
+        self.policy: Any = None
+        self._encoder = msgspec.msgpack.Encoder(enc_hook=_number)
+        self._open()
+
+    def _open(self) -> None:
+        numbers = [int(path.stem) for path in self.directory.glob("*" + SUFFIX) if path.stem.isdigit()]
+        self._file = (self.directory / f"{max(numbers, default=0) + 1:06d}{SUFFIX}").open("xb")
+        self._stream = zlib.compressobj(1)
+        self._part = 0
+
+    def frame(self, *parts: Any) -> None:
+        """One frame: a word that says what it is, and what belongs to it."""
+        if not self.running:
+            return
+        body = self._encoder.encode(parts)
+        self._write(self._stream.compress(len(body).to_bytes(4, "big") + body))
+
+    def cycle(self, now: float, decisions: Decisions) -> None:
+        """The end of a cycle, and of a part of the file that can be read."""
+        self.frame("cycle", now, encoded(decisions))
+        if not self.running:
+            return
+        self._write(self._stream.flush(zlib.Z_SYNC_FLUSH))
+        if self._part > PART:
+            self._end_part()
+            self._open()
+
+    def take_policy(self, policy: PolicyFile) -> None:
+        """Says which policy the next cycles run under, where it is another than before."""
+        if self.policy is not policy.policy:
+            self.policy = policy.policy
+            self.frame("policy", str(policy.path or ""), policy.text, dict(policy.sources))
+
+    def _write(self, data: bytes) -> None:
+        if not data or not self.running:
+            return
+        try:
+            self._file.write(data)
+            self._file.flush()
+        except OSError as error:
+            self.running = False
+            log.error("the recording in %s ends here: %s", self.directory, error)
+            return
+        self._part += len(data)
+        self.written += len(data)
+        if self.written > self.limit:
+            self.running = False
+            log.warning("the recording in %s has reached %d bytes and ends here", self.directory, self.limit)
+
+    def _end_part(self) -> None:
+        self._write(self._stream.flush())
+        self._file.close()
+
+    def close(self) -> None:
+        """Ends the recording; what comes later is not written."""
+        self._end_part()
+        self.running = False
+
+
+class RecordedState(State):
+    """A state that writes down what it is fed, before it takes it."""
+
+    def __init__(self, tape: Recording, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.tape = tape
+        self.inside = False
+        """Within a call that was written down already: what it calls in turn follows from it."""
+        tape.frame("header", FORMAT, __version__, {name: _listed(value) for name, value in arguments.items()})
+
+
+EXTENDER = "extender"
+_FAILURES: dict[str, type[Exception]] = {"json": json.JSONDecodeError, "value": ValueError, "system": OSError}
+
+
+class RecordedExtender:
+    """Asks the extender, and writes down what it answered: it may answer otherwise on another day."""
+
+    def __init__(self, tape: Recording, ask: Ask) -> None:
+        self.tape = tape
+        self.ask = ask
+
+    def __call__(self, address: str, body: Mapping[str, Any], timeout: float) -> Any:
+        try:
+            answer = self.ask(address, body, timeout)
+        except (OSError, ValueError) as error:
+            failure = next(name for name, kind in _FAILURES.items() if isinstance(error, kind))
+            self.tape.frame(EXTENDER, None, failure, str(error))
+            raise
+        self.tape.frame(EXTENDER, answer, "", "")
+        return answer
+
+
+class ReplayedExtender:
+    """Answers as it did then, in the same order."""
+
+    def __init__(self) -> None:
+        self.answers: deque[tuple[Any, str, str]] = deque()
+
+    def __call__(self, address: str, body: Mapping[str, Any], timeout: float) -> Any:
+        if not self.answers:
+            raise OSError(f"{address}: nothing was recorded that it answered")
+        answer, failure, text = self.answers.popleft()
+        if not failure:
+            return answer
+        error = json.JSONDecodeError("", "", 0) if failure == "json" else _FAILURES[failure]()
+        error.args = (text,)
+        raise error
+
+
+def _listed(value: Any) -> Any:
+    return value if isinstance(value, str | bool) else list(value)
+
+
+def _key(one: Any) -> Any:
+    return one if isinstance(one, str | float | int) else key_of(tree_of_object(one))
+
+
+def _recorded(name: str) -> Any:
+    take = getattr(State, name)
+    whole = name.startswith("upsert")
+
+    def recorded(self: RecordedState, *given: Any) -> Any:
+        if self.inside:
+            return take(self, *given)
+        self.tape.frame(name, *(given if whole else [_key(one) for one in given]))
+        self.inside = True
+        try:
+            return take(self, *given)
+        finally:
+            self.inside = False
+
+    return recorded
+
+
+for _name in (*FEEDS, *OTHERS, *OUTCOMES):
+    setattr(RecordedState, _name, _recorded(_name))
+
+
+def read(directory: Path) -> Iterator[tuple[Any, ...]]:
+    """All frames of a recording.  An end that was cut off is left out.  Raises TapeError."""
+    files = sorted(directory.glob("*" + SUFFIX))
+    if not files:
+        raise TapeError(f"{directory}: no recording (no *{SUFFIX} in it)")
+    for path in files:
+        yield from _read(path)
+
+
+def _read(path: Path) -> Iterator[tuple[Any, ...]]:
+    stream = zlib.decompressobj()
+    rest, frames = b"", 0
+    with path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            try:
+                rest += stream.decompress(piece)
+            except zlib.error as error:
+                raise TapeError(f"{path}: {f'damaged after frame {frames}' if frames else 'not a recording'}: {error}") from error
+            at = 0
+            while at + 4 <= len(rest):
+                end = at + 4 + int.from_bytes(rest[at : at + 4], "big")
+                if end > len(rest):
+                    break
+                try:
+                    frame = tuple(msgspec.msgpack.decode(rest[at + 4 : end]))
+                except (msgspec.DecodeError, TypeError) as error:
+                    raise TapeError(f"{path}: damaged after frame {frames}: {error}") from error
+                yield frame
+                at, frames = end, frames + 1
+            rest = rest[at:]
