@@ -110,22 +110,24 @@ async def two_queues(client: Client) -> str:
     for job in jobs:
         await client.create(batch.JOB, job, NAMESPACE)
 
-    async def of_phase(phase: str) -> tuple[int, int]:
-        pods = [pod for pod in (await client.list(core.POD, NAMESPACE)).items if pod.status.phase == phase]
+    async def count(wanted: Callable[[core.Pod], bool]) -> tuple[int, int]:
+        """How many of queue-a's pods, and of queue-b's, are wanted."""
+        pods = [pod for pod in (await client.list(core.POD, NAMESPACE)).items if wanted(pod)]
         of_jobs = [pod.metadata.labels.get(JOB_OF_POD, "") for pod in pods]
         return sum(name.startswith("job-a-") for name in of_jobs), sum(name.startswith("job-b-") for name in of_jobs)
 
     async def all_wait() -> bool | None:
-        return True if await of_phase("Pending") == (48, 48) else None
+        return True if await count(lambda pod: pod.status.phase == "Pending") == (48, 48) else None
 
     await until("48 pods waiting in each queue", all_wait)
     await cordon(client, nodes, False)
 
-    async def settled() -> tuple[int, int] | None:
-        running = await of_phase("Running")
-        return running if sum(running) == 48 else None
+    async def full() -> tuple[int, int] | None:
+        # By their bindings: on a slow machine the first of them has ended before the last one runs.
+        bound = await count(lambda pod: bool(pod.spec.node_name))
+        return bound if sum(bound) >= 48 else None
 
-    a, b = await until("48 pods running", settled)
+    a, b = await until("48 pods bound", full)
     for name in names:
         await job_reaches(client, name, "Completed", 40)
     await remove(client, *names)
